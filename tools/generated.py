@@ -41,6 +41,7 @@ from harness.protocol import allowed_differences
 from harness.protocol.allowed_refusals import RefusalList
 from harness.report.markdown_table import table
 from harness.report.schema import field_docstrings
+from harness.run.server_questions import Questions
 from harness.workflows.campaign.engine.cluster import ClusterFile
 from harness.workflows.measure import tier_agreement
 from harness.workflows.mutation_testing.generator.operators import OperatorTable
@@ -71,6 +72,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("harness/plan/policies/FAMILY.toml, each of its [[policies]] (beside them, once: `source`)", Policy),
     ("ci/known.toml", KnownList),
     ("harness/build/sources/landmarks.toml", Landmarks),
+    ("harness/run/server_questions.toml", Questions),
     ("harness/workflows/mutation_testing/bugs/NAME.toml", Mutation),
     ("harness/workflows/mutation_testing/generator/operators.toml", OperatorTable),
     ("docs/recall/survivors.toml", recall.SurvivorList),

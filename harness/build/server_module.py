@@ -65,6 +65,31 @@ def build_module(cache: Cache, source: Path, tree: SourceTree, target: Target, t
             text, relaxed = fitting, ("-Wno-unused-function", "-Wno-unused-variable")
 
 
+def declared(cache: Cache, tree: SourceTree, names: Sequence[str], target: Target, tools: Toolchain) -> tuple[str, ...]:
+    """The names among these that the tree's header for modules declares, according to the compiler."""
+    header = tree.content / "src" / "redismodule.h"
+    if not header.is_file():
+        return ()
+    uses = "".join(f"void use_{name}(void) {{ (void){name}; }}\n" for name in names)
+    try:
+        compiled(
+            cache,
+            tools,
+            title=f"a question to the header for modules of {tree.name}",
+            kind="server-modules",
+            owner=f"{tree.name}-{target.name}",
+            file="question.so",
+            flags=["-std=gnu11", "-shared", "-fPIC"],
+            generated={"question.c": f'#include "redismodule.h"\n{uses}'},
+            headers=[header],
+            where=header,
+        )
+    except InfrastructureError as error:
+        missing = {name for found in _MISSING.findall(error.because) for name in found}
+        return tuple(name for name in names if name not in missing)
+    return tuple(names)
+
+
 def without_missing(text: str, messages: Sequence[Diagnostic]) -> str | None:
     """A module's source in which each command with an error replies what the header lacks, on the same lines.
 

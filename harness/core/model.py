@@ -1,12 +1,15 @@
-"""The data of servers, suites and builds, and `Record`, from which all data derives. It has no behaviour."""
+"""The data of servers, suites and builds, and `Record`, from which all data derives."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*\Z")]
 """A part of a path: a target, suite, guest or file. A record from a stranger cannot lead out of its folder."""
@@ -78,12 +81,50 @@ class Server(Record, frozen=True):
 
 
 class Abilities(Record, frozen=True):
-    """What a server can do according to its source (harness.build.sources.tree_features), not to its version number."""
+    """What a server can do. Its native build was asked (harness.workflows.server_abilities); if nothing could ask it,
+    its source was read (harness.build.sources.tree_features). The version number does not matter.
+    """
 
     commands: tuple[str, ...] = ()
     """Its commands, in lower case. Subcommands are `CONTAINER|COMMAND`; sources list them since Redis 7.0."""
     options: tuple[str, ...] = ()
-    """The words that its configuration and, after `--`, its command line may contain, and other words of its source."""
+    """The words that its configuration and, after `--`, its command line may contain. Before 6.0, CONFIG GET does not
+    report those that only a start sets, such as cluster-enabled. Those of a source include other words.
+    """
+    fields: tuple[str, ...] = ()
+    """The fields that INFO reports just after the start."""
+    forms: tuple[str, ...] = ()
+    """The forms of requests that it understands, by their names in harness/run/server_questions.toml."""
+    api: tuple[str, ...] = ()
+    """The names that its header for modules declares, of those in harness/run/server_questions.toml."""
+    asked: bool = False
+    """Whether the server itself was asked. If it was not, only commands and options are known."""
+
+    def lacks(self, needs: Sequence[str]) -> str:
+        """The first of these needs that the server does not meet, for a reader; empty if it meets all.
+
+        A need is a kind and a name: `command xinfo|stream`, `option io-threads`, `info lazyfreed_objects`,
+        `form RESTORE IDLETIME`, `api RedisModule_RegisterNumericConfig`. What nobody could ask counts as met: a test
+        then shows whether it is. Raises ValueError for another kind.
+        """
+        return next((need for need in needs if not self._meets(*need.split(" ", 1))), "")
+
+    def _meets(self, kind: str, name: str) -> bool:
+        match kind:
+            case "command":
+                container, _, sub = name.partition("|")
+                # Old servers do not list a container's subcommands.
+                listed = any(one.startswith(f"{container}|") for one in self.commands)
+                return (name if sub and listed else container) in self.commands or not self.commands
+            case "option":
+                return name in self.options
+            case "info":
+                return name in self.fields or not self.asked
+            case "form":
+                return name in self.forms or not self.asked
+            case "api":
+                return name in self.api or not self.asked
+        raise ValueError(f"no such kind of need: {kind} {name}")
 
 
 _LTO = "-lto"
@@ -204,6 +245,10 @@ CANARY_SUITE = "canary"
 """The name of the suite with the role `canary`. Run folders record it, and are judged without a catalog."""
 
 
+_FILE = "file "
+"""The kind of a suite's need that the source itself answers."""
+
+
 class Suite(Record, frozen=True):
     """A folder of tests."""
 
@@ -260,9 +305,9 @@ class Suite(Record, frozen=True):
     """Whether its tests need servers that are processes of the host: at ports that the tests choose, with files
     that they change, or as peers of other servers. Its cells are skipped in the kernel tier, whose servers run inside
     an emulated machine."""
-    since: tuple[int, ...] = ()
-    """The first release with the feature that it tests; cells of earlier releases are skipped. Empty: all releases have
-    it.
+    needs: tuple[str, ...] = ()
+    """What a server needs for its tests (harness.core.model.Abilities.lacks); cells of servers that lack one of it are
+    skipped. `file src/tls.c` is a file of the source.
     """
     family: Literal["redis", "valkey", ""] = ""
     """The only family with the feature that it tests; cells of the other one are skipped. Empty: both have it."""
@@ -276,8 +321,11 @@ class Suite(Record, frozen=True):
         """Why a tree lacks the feature that the suite tests; empty if it has the feature."""
         if tree.package is not None and (self.program or self.upstream or self.programs or self.tls):
             return f"what it runs is compiled from the server's source, and {tree.package.title} is a package"
-        if tree.version < self.since:
-            return f"what it tests came with release {'.'.join(map(str, self.since))}"
+        files = [need.removeprefix(_FILE) for need in self.needs if need.startswith(_FILE)]
+        if absent := [name for name in files if not (tree.content / name).exists()]:
+            return f"the server's source has no {absent[0]}"
+        if lacking := tree.abilities.lacks([need for need in self.needs if not need.startswith(_FILE)]):
+            return f"the server lacks what it tests: {lacking}"
         return f"only {self.family.title()} has what it tests" if self.family not in {"", tree.family} else ""
 
 

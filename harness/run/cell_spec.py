@@ -25,7 +25,7 @@ class UpstreamSpec(Record, frozen=True):
     cache: Path
     """The root of the cache, which stores how each file runs natively."""
     abilities: Abilities
-    """The release's abilities."""
+    """What the server can do."""
     native_key: str
     """Identifies the sources of the native programs and of the tests."""
     files: tuple[str, ...]
@@ -148,8 +148,14 @@ class CellSpec(Record, frozen=True):
 
     @property
     def abilities(self) -> Abilities:
-        """The server's features according to its source; none if the suite runs no server."""
+        """What the server can do; nothing if the suite runs no server."""
         return self.build.abilities if self.build is not None else Abilities()
+
+    def lacks(self, *needs: str) -> str:
+        """The first of these needs that the server does not meet (harness.core.model.Abilities.lacks); empty if it
+        meets all.
+        """
+        return self.abilities.lacks(needs)
 
     @property
     def options(self) -> list[str]:

@@ -114,6 +114,12 @@ class Guest:
         """How it ended, for the reader; empty while it runs."""
         return self.ended.detail if self.ended is not None else ""
 
+    def lacks(self, *needs: str) -> str:
+        """The first of these needs that its release does not meet (harness.core.model.Abilities.lacks); empty if it
+        meets all.
+        """
+        return self.build.abilities.lacks(needs)
+
     @property
     def pid(self) -> int:
         """Process number on the host: the emulator's, or for a native build the server's own."""

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from suites._shared.needs import require
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -17,12 +19,11 @@ Commands = dict[str, set[str]]
 
 
 def of_release(native: Client, cell: CellSpec) -> Commands:
-    """The commands of the cell's release. Releases before 7.0 list neither subcommands nor options."""
-    if cell.version < (2, 8, 13):
-        pytest.skip("COMMAND came with 2.8.13")
+    """The commands of the cell's release. Without COMMAND DOCS, it lists neither subcommands nor options."""
+    require(cell, "command command")
     if cell.development:
         pytest.skip("a development tree may have new commands that are not listed yet")
-    if cell.version < (7,):
+    if cell.lacks("form COMMAND DOCS"):
         return names_only(native.command("COMMAND"))
     return documented(native.command("COMMAND", "DOCS"))
 

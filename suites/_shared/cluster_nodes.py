@@ -115,7 +115,7 @@ def divide(nodes: Sequence[Node]) -> None:
         slots = list(range(number * share, last))
         for at in range(0, len(slots), 4096):
             node.ask("CLUSTER", "ADDSLOTS", *slots[at : at + 4096])
-        if node.guest.version >= (3,):
+        if not node.guest.lacks("command cluster|set-config-epoch"):
             node.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
 
 

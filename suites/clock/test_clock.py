@@ -15,6 +15,7 @@ from suites._shared import link
 from suites._shared.formats import rdb
 from suites._shared.keyspace import server
 from suites._shared.keyspace.values import Key
+from suites._shared.needs import require
 from suites.clock.moved_clock import (
     AHEAD,
     MOMENTS,
@@ -94,7 +95,7 @@ def test_a_key_lives_as_long_as_it_was_given(start_at: Callable[..., Guest], mom
         assert client.command("EXISTS", "over") == 0
         for name in ("relative", "absolute"):
             assert LASTING - SLACK <= client.command("TTL", name) <= LASTING  # type: ignore[operator]
-            if cell.version >= (7,):
+            if not cell.lacks("command expiretime"):
                 assert near(client.command("EXPIRETIME", name), moment + LASTING)
         # An access expires the first. The server expires the other by itself.
         client.pipeline([("SET", "short", 1, "PX", 20), ("SET", "unseen", 1, "PX", 20)])
@@ -107,11 +108,8 @@ def test_a_key_lives_as_long_as_it_was_given(start_at: Callable[..., Guest], mom
 
 
 @every_moment
-def test_a_field_lives_as_long_as_it_was_given(
-    start_at: Callable[..., Guest], moment: int, cell: CellSpec, family: str
-) -> None:
-    if cell.version < ((7, 4) if family == "redis" else (9,)):
-        pytest.skip("fields expire since Redis 7.4 and Valkey 9.0")
+def test_a_field_lives_as_long_as_it_was_given(start_at: Callable[..., Guest], moment: int, cell: CellSpec) -> None:
+    require(cell, "command hpexpire")
     with server.client(start_at(moment)) as client:
         client.command("HSET", "i", "short", 1, "long", 2, "stays", 3)
         client.pipeline([("HPEXPIRE", "i", 20, "FIELDS", 1, "short"), ("HEXPIRE", "i", LASTING, "FIELDS", 1, "long")])
@@ -174,7 +172,7 @@ def test_durations_are_told_however_long_the_machine_has_run(
     if uptime > 1 << 30 and cell.runner.target.time_bits == 32:
         pytest.skip("time_t has 32 bits here")
     guest = start_guest(preload=cell.preload, files={AHEAD: machine_running_for(uptime)})
-    limit = "busy-reply-threshold" if cell.version >= (7,) else "lua-time-limit"
+    limit = "lua-time-limit" if cell.lacks("option busy-reply-threshold") else "busy-reply-threshold"
     loop = "local n = 0 for i = 1, 300000 do n = n + i end return n"
     with server.client(guest) as client:
 
@@ -190,7 +188,7 @@ def test_durations_are_told_however_long_the_machine_has_run(
         ask("EVAL", loop.replace("300000", "3000000"), 0)
         assert slow(guest), "a script is never slow"
         started = time.monotonic()
-        assert ask("BLPOP", "nothing", "0.2" if cell.version >= (6,) else 1) is None
+        assert ask("BLPOP", "nothing", 1 if cell.lacks("form BLPOP with a fraction of a second") else "0.2") is None
         assert 0.15 <= time.monotonic() - started <= SLACK
         ask("DEBUG", "SLEEP", "0.05")
         (entry,) = ask("SLOWLOG", "GET", 1)
@@ -247,7 +245,7 @@ def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_g
         ask("XADD", "s", "1-1", "f", "v")
         ask("XGROUP", "CREATE", "s", "g", 0)
         ask("XREADGROUP", "GROUP", "g", "me", "STREAMS", "s", ">")
-        if cell.version >= (6,):
+        if not cell.lacks("command acl|log"):
             assert isinstance(client.pipeline([("AUTH", "nobody", "wrong")])[0], hiredis.ReplyError)
         brief.sendall(b"BLPOP nothing %d\r\n" % (weeks - 100))
         patient.sendall(b"BLPOP nothing %d\r\n" % (weeks + LASTING))
@@ -274,7 +272,7 @@ def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_g
         (consumer,) = ask("XINFO", "CONSUMERS", "s", "g")
         idle = dict(zip(consumer[::2], consumer[1::2], strict=True))[b"idle"]
         assert near(idle / 1000, weeks), f"XINFO CONSUMERS says {consumer}"
-        if cell.version >= (6,):
+        if not cell.lacks("command acl|log"):
             (entry,) = ask("ACL", "LOG")
             age = dict(zip(entry[::2], entry[1::2], strict=True))[b"age-seconds"]
             assert near(age, weeks), f"ACL LOG says {entry}"

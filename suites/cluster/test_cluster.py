@@ -12,6 +12,7 @@ from suites._shared import cluster_nodes as nodes
 from suites._shared.formats.handmade import of_primary
 from suites._shared.keyspace import dataset
 from suites._shared.link import await_that
+from suites._shared.needs import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,10 +70,10 @@ def test_keys_live_where_their_slot_does_and_others_are_told(pair: Callable[[], 
 @pytest.mark.parametrize("upwards", [True, False], ids=["from the first", "from the second"])
 @pytest.mark.parametrize("atomic", [False, True], ids=["key by key", "at once"])
 def test_a_slot_and_its_keys_move_to_the_other_machine(
-    pair: Callable[[], list[Node]], atomic: bool, upwards: bool, cell: CellSpec, family: str
+    pair: Callable[[], list[Node]], atomic: bool, upwards: bool, cell: CellSpec
 ) -> None:
-    if atomic and (family != "valkey" or cell.version < (9,)):
-        pytest.skip("a slot moves at once since Valkey 9.0 (CLUSTER MIGRATESLOTS)")
+    if atomic:
+        require(cell, "command cluster|migrateslots")
     first, second = pair()
     source, goal = (first, second) if upwards else (second, first)
     slot = 5 if upwards else nodes.SLOTS - 5
@@ -98,8 +99,7 @@ def test_a_slot_and_its_keys_move_to_the_other_machine(
 
 def test_hostnames_of_every_length_cross_the_bus(pair: Callable[[], list[Node]], cell: CellSpec) -> None:
     """Hostnames follow a ping's gossip as extensions, each padded to eight bytes (cluster.h, clusterMsgPingExt)."""
-    if cell.version < (7,):
-        pytest.skip("hostnames came with 7.0")
+    require(cell, "option cluster-announce-hostname")
     both = pair()
     for length in (1, 7, 8, 9, 200):
         names = {node.identifier: f"{'ab'[number]}" * length for number, node in enumerate(both)}
@@ -123,7 +123,7 @@ def test_messages_cross_the_bus_byte_by_byte(pair: Callable[[], list[Node]], cel
             for length in (0, 1, 7, 256, 5000):
                 publisher.ask("PUBLISH", channel, dataset.noise(length))
                 assert client.receive() == [b"message", channel, dataset.noise(length)], f"a message of {length} bytes"
-            if cell.version >= (7,):
+            if not cell.lacks("command ssubscribe"):
                 # Only the owners of a sharded channel's slot receive its messages, so both ends belong to the slot's
                 # owner here.
                 mine = nodes.key_in(*((0, HALF - 1) if subscriber is first else (HALF, nodes.SLOTS - 1)), "channel")

@@ -8,6 +8,7 @@ import pytest
 
 from suites._shared import cluster_nodes as nodes
 from suites._shared.link import await_that
+from suites._shared.needs import require
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
@@ -18,7 +19,7 @@ MINUTE = 60_000
 
 def test_what_a_node_says_of_itself_reaches_those_that_never_met_it(everybody: list[Node], cell: CellSpec) -> None:
     nodes.meet_in_a_row(everybody)
-    if cell.version >= (7,):
+    if not cell.lacks("option cluster-announce-hostname"):
         for number, node in enumerate(everybody):
             node.ask("CONFIG", "SET", "cluster-announce-hostname", f"node-{number}.{'x' * (7 * number)}.example")
     guests = [node.guest for node in everybody]
@@ -34,8 +35,7 @@ def test_what_a_node_says_of_itself_reaches_those_that_never_met_it(everybody: l
 
 @pytest.mark.usefixtures("patience")
 def test_a_port_that_changes_is_known_to_all(everybody: list[Node], cell: CellSpec) -> None:
-    if cell.version < (7,):
-        pytest.skip("the announced port can be changed since 7.0")
+    require(cell, "option cluster-announce-hostname")
     nodes.meet_in_a_row(everybody)
     changed = everybody[-1]
     # Neither byte of the port is 0. The bus port stays, so that the others still find the node.

@@ -11,6 +11,7 @@ from suites._shared import cluster_nodes as nodes
 from suites._shared.cluster_nodes import Node
 from suites._shared.keyspace import dataset, server
 from suites._shared.link import await_that
+from suites._shared.needs import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -196,8 +197,7 @@ def test_a_node_that_is_reset_leaves_and_comes_back_as_another(
 
 
 def test_shards_and_links_are_what_the_nodes_know_of_each_other(everybody: list[Node], cell: CellSpec) -> None:
-    if cell.version < (7,):
-        pytest.skip("CLUSTER SHARDS and CLUSTER LINKS came with 7.0")
+    require(cell, "command cluster|shards", "command cluster|links")
     nodes.meet_in_a_row(everybody)
     guests = [node.guest for node in everybody]
     await_that(lambda: nodes.agree(everybody), guests, "every node to agree")

@@ -17,6 +17,7 @@ from harness.run.server_process import StartError
 from suites._shared import cluster_nodes as nodes
 from suites._shared import one_by_one
 from suites._shared.link import await_that
+from suites._shared.needs import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,8 +89,7 @@ def compare(requests: str, pair: list[Node], target: str) -> None:
 @pytest.fixture
 def pair(start_node: Callable[..., Node], cell: CellSpec) -> list[Node]:
     """The same node on the cell's target and as a native build."""
-    if cell.version < (3,):
-        pytest.skip("clusters came with 3.0")
+    require(cell, "info cluster_enabled")
     return [start_node(), start_node(target=ORACLE)]
 
 
@@ -110,8 +110,7 @@ def test_a_node_with_all_slots_answers_as_on_this_machine(pair: list[Node], cell
 @pytest.fixture
 def pair_from(start_node: Callable[..., Node], cell: CellSpec) -> Callable[[str], list[Node]]:
     """The same node on both machines, with a file that contains other nodes."""
-    if cell.version < (7,):
-        pytest.skip("the file has hostnames since 7.0")
+    require(cell, "option cluster-announce-hostname")
 
     def start(own: str) -> list[Node]:
         content = (own + OTHERS).encode()
@@ -161,8 +160,7 @@ NO_FILES = {
 def test_a_nodes_file_that_is_none_is_refused_as_on_this_machine(
     content: str, start_guest: StartGuest, cell: CellSpec
 ) -> None:
-    if cell.version < (7,):
-        pytest.skip("names are examined since 7.0")
+    require(cell, "option cluster-announce-hostname")
     ends = []
     for target in (ORACLE, ""):
         with pytest.raises(StartError) as refused:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-import pytest
-
 from suites._shared.link import await_that
+from suites._shared.needs import require
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
@@ -30,8 +29,7 @@ def received(both: PairedServers) -> list[str]:
 def test_the_largest_clients_are_disconnected_until_the_others_fit(
     both: PairedServers, guest: Guest, cell: CellSpec
 ) -> None:
-    if cell.version < (7,):
-        pytest.skip("maxmemory-clients came with 7.0")
+    require(cell, "option maxmemory-clients")
     with contextlib.ExitStack() as connections:
         both.guest.command("CLIENT", "NO-EVICT", "ON")
         for name, size in SIZES.items():

@@ -36,8 +36,7 @@ NO_REPLICA = (command("SLAVEOF", "NO", "ONE"),)
 """Sent before FLUSHALL, which a replica refuses. Before Redis 7, a stream can make a server a replica of port -1."""
 _MAKING_REPLICAS = frozenset({"FAILOVER", "REPLICAOF", "SLAVEOF"})
 RESET = command("RESET")
-"""Resets a client to the state of a new one, in releases from SINCE_RESET on."""
-SINCE_RESET = (6, 2)
+"""Resets a client to the state of a new one, if the server has it."""
 _OWN_CLIENT = SUBSCRIBING | {
     "ACL",
     "AUTH",
@@ -166,7 +165,7 @@ class Emptying:
 def leaves_client(server: Guest, stream: Stream) -> bool:
     """Whether RESET after a stream makes its only client equal to a new one, and the stream affects no other client."""
     names = {one.name for one in stream}
-    return server.version >= SINCE_RESET and clients_of(stream) == 1 and _OWN_CLIENT.isdisjoint(names)
+    return not server.lacks("command reset") and clients_of(stream) == 1 and _OWN_CLIENT.isdisjoint(names)
 
 
 _TIMED = frozenset(

@@ -24,11 +24,14 @@ from suites.fuzz.session import FuzzSession
 if TYPE_CHECKING:
     import random
 
+    from harness.run.cell_spec import CellSpec
     from harness.run.session.cell_session import CellSession
     from suites.fuzz.emptying import Emptying
 
 AOF = "appendonly.aof"
 RDB = "dump.rdb"
+MIXED = "option aof-use-rdb-preamble"
+"""What a server needs to load an AOF that begins with an RDB file."""
 _BEGINNING = (command("SELECT", 0), command("SET", "sound", "value"), command("RPUSH", "sound:list", 1, "x"))
 """The beginning of an AOF as a server writes it: it selects a database first, and contains no inline command."""
 
@@ -52,7 +55,7 @@ def test_files(cell_run: CellSession, emptying: Emptying) -> None:
         options = ["--appendonly", "yes"] if name == AOF else []
         return session.start_up({name: content}, [*options, *sanitising], sound=sound)
 
-    for name, content in _sound(_whole(payloads(session, cell_run), saved, session.random), cell_run.cell.version):
+    for name, content in _sound(_whole(payloads(session, cell_run), saved, session.random), cell_run.cell):
         start(name, content, sound=True)
     while session.more():
         whole = _whole(payloads(session, cell_run), saved, session.random)
@@ -69,12 +72,11 @@ def _whole(stored: list[Payload], saved: bytes, random: random.Random) -> bytes:
     return rdb_file({key: payload for _, key, payload in chosen}, saved)
 
 
-def _sound(whole: bytes, version: tuple[int, ...]) -> list[tuple[str, bytes]]:
+def _sound(whole: bytes, cell: CellSpec) -> list[tuple[str, bytes]]:
     """An undamaged file of each form."""
     commands = wire(_BEGINNING)
     forms = [(RDB, whole), (AOF, commands)]
-    # Since Redis 4 an AOF may begin with an RDB file.
-    return [*forms, (AOF, whole + commands)] if version >= (4,) else forms
+    return forms if cell.lacks(MIXED) else [*forms, (AOF, whole + commands)]
 
 
 def _file(session: FuzzSession, whole: bytes, least: dict[bytes, int] | None) -> tuple[str, bytes]:
@@ -88,7 +90,7 @@ def _file(session: FuzzSession, whole: bytes, least: dict[bytes, int] | None) ->
     commands = wire(
         (*_BEGINNING, *(msgspec.structs.replace(one, inline=False) for one in generate(random, themes_of_data())))
     )
-    if session.cell.version >= (4,) and random.random() < 0.4:
+    if not session.cell.lacks(MIXED) and random.random() < 0.4:
         commands = whole + commands
     if least is not None and random.random() < 0.4:
         content = damaged_file(commands, random)

@@ -6,9 +6,8 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
 from harness.protocol.resp import info_fields
+from suites._shared.needs import require
 from suites._shared.paired_servers import differing
 
 if TYPE_CHECKING:
@@ -51,9 +50,8 @@ def test_what_is_counted_is_the_same(both: PairedServers, cell: CellSpec) -> Non
         ours, theirs = (fields(client) for client in (both.guest, both.oracle))
     finally:
         both.ask([("CONFIG", "SET", "maxmemory", 0), ("CONFIG", "SET", "repl-backlog-size", 1 << 20)])
-    # INFO contains maxmemory since 3.2.
     settings = {name.replace("-", "_"): str(value) for name, value in WIDE.items()}
-    settings = {name: value for name, value in settings.items() if name != "maxmemory" or cell.version >= (3, 2)}
+    settings = {name: value for name, value in settings.items() if not cell.lacks(f"info {name}")}
     assert {name: theirs.get(name) for name in settings} == settings
     ours, theirs = ({name: _AVERAGE.sub("", value) for name, value in each.items()} for each in (ours, theirs))
     compared = [name for name in theirs if not NOT_COUNTED.search(name)]
@@ -65,8 +63,7 @@ def test_what_is_counted_is_the_same(both: PairedServers, cell: CellSpec) -> Non
 
 
 def test_what_tracking_and_sanitising_count_is_the_same(both: PairedServers, cell: CellSpec) -> None:
-    if cell.version < (6, 2):
-        pytest.skip("payloads are sanitised since 6.2")
+    require(cell, "option sanitize-dump-payload")
     both.ask([("CONFIG", "RESETSTAT"), ("CONFIG", "SET", "sanitize-dump-payload", "yes"), ("DEL", "copy", "packed")])
     payload = both.ask([("RPUSH", "packed", "a", 1), ("DUMP", "packed")])[1]
     both.ask([("RESTORE", "copy", 0, payload)])

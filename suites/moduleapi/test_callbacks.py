@@ -9,6 +9,7 @@ import pytest
 from suites._shared import link
 from suites._shared.keyspace import server
 from suites._shared.link import await_that
+from suites._shared.needs import require
 from suites.moduleapi.module_server import expect, start
 
 if TYPE_CHECKING:
@@ -82,8 +83,7 @@ def test_a_client_has_a_modules_user_until_it_leaves(client: Client, cell: CellS
 
 
 def test_a_client_waits_for_a_module_to_know_it(client: Client, cell: CellSpec) -> None:
-    if cell.version < (7, 2):
-        pytest.skip("a module answers AUTH since 7.2")
+    require(cell, "api RedisModule_RegisterAuthCallback")
     client.command("API.LOGIN", "on +@all ~* &*")
     client.command("AUTH", "default", "")
     expect(client, cell, ("AUTH", "blocked", LEAST), b"OK")

@@ -13,6 +13,7 @@ import pytest
 from suites._shared.cluster_nodes import Node
 from suites._shared.formats.handmade import of_primary
 from suites._shared.link import await_that, on_a_port
+from suites._shared.needs import require
 from suites._shared.ports import BUS_DISTANCE
 from suites.network import bus
 from suites.network.bus import About, Listener, Packet
@@ -94,8 +95,7 @@ class PlayedNodes:
 @pytest.fixture
 def cluster(cell: CellSpec, start_guest: StartGuest, ports: Ports) -> Iterator[PlayedNodes]:
     """A server in cluster mode that has slots, an epoch and a host name, and knows no other node yet."""
-    if cell.version < (7,):
-        pytest.skip("packets have had extensions since 7.0")
+    require(cell, "option cluster-announce-hostname")
     # A long time-out: the server must not suspect a node that is silent for a while.
     options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "60000"]
     options += ["--cluster-announce-hostname", OWN_HOST]

@@ -64,7 +64,9 @@ def _write(guest: Guest, family: str) -> Written:
         payloads: list[Any] = client.pipeline([("DUMP", name) for name in names])
         kinds: list[Any] = client.pipeline([("TYPE", name) for name in names])
         forms: list[Any] = client.pipeline([("OBJECT", "ENCODING", name) for name in names])
-        preambles = [("no", FORMS[1]), ("yes", FORMS[2])] if guest.version >= (4,) else [("", FORMS[1])]
+        preambles = [("", FORMS[1])]
+        if not guest.lacks("option aof-use-rdb-preamble"):
+            preambles = [("no", FORMS[1]), ("yes", FORMS[2])]
         for preamble, form in preambles:
             if preamble:
                 client.command("CONFIG", "SET", "aof-use-rdb-preamble", preamble)

@@ -16,6 +16,7 @@ from suites._shared import link
 from suites._shared.formats import places, rdb
 from suites._shared.keyspace import dataset, server
 from suites._shared.keyspace.values import Key, Pending, Stream, differences
+from suites._shared.needs import require
 from suites.persistence.conftest import FORMS
 
 if TYPE_CHECKING:
@@ -43,12 +44,11 @@ def test_what_a_child_saves_is_what_was_stored(
     content = server.saved_by_a_child(guest)
     own = cell.runner.target.name
     found = places.check_file(content, written(READER).rdb, writer=own, version=cell.version, family=family)
-    assert found.functions == ([dataset.FUNCTION] if cell.version >= (7,) else [])
+    assert found.functions == ([dataset.FUNCTION] if not cell.lacks("command function") else [])
 
 
 def test_what_a_child_saves_of_a_pending_entry_is_what_was_claimed(cell: CellSpec, start_guest: StartGuest) -> None:
-    if cell.version < (5,):
-        pytest.skip("streams came with 5.0")
+    require(cell, "command xadd")
     guest = start_guest(options=server.OPTIONS)
     claimed = Pending((1, 2), deliveries=70_000, delivered=1_500_000_000_123)
     with guest.client() as client:
@@ -71,8 +71,7 @@ def test_what_a_child_writes_of_a_streams_history_is_what_was_set(
     cell: CellSpec, start_guest: StartGuest, *, rewrites: bool
 ) -> None:
     """The numbers exceed 32 bits. A real stream would take years to reach them."""
-    if cell.version < (7,):
-        pytest.skip("streams keep their history since 7.0")
+    require(cell, "form XSETID ENTRIESADDED")
     appends = ["--appendonly", "yes", "--aof-use-rdb-preamble", "no"] if rewrites else []
     guest = start_guest(options=[*server.OPTIONS, *appends])
     last, deleted, added, read = ((1 << 32) + 5, 9), ((1 << 32) + 3, 7), 5_000_000_000_123, 4_999_999_999_999
@@ -100,8 +99,7 @@ def test_what_a_child_saves_of_a_keys_use_is_loaded_again(
     policy: str, option: str, used: int, cell: CellSpec, start_guest: StartGuest
 ) -> None:
     """A key's idle time and its frequency."""
-    if cell.version < (5,):
-        pytest.skip("files have it since 5.0")
+    require(cell, "form RESTORE IDLETIME")
     # Without a memory limit a 32-bit server evicts nothing, whatever its policy.
     options = ["--maxmemory", "1gb", "--maxmemory-policy", f"allkeys-{policy}", "--lfu-decay-time", "0"]
     guest = start_guest(options=[*server.OPTIONS, *options])
@@ -122,7 +120,7 @@ def test_what_a_child_saves_of_a_keys_use_is_loaded_again(
 
 def test_packed_numbers_that_a_child_rewrites_are_what_was_stored(cell: CellSpec, start_guest: StartGuest) -> None:
     """Members of sorted sets, and names and values of fields, are numbers of up to 64 bits in a packed encoding."""
-    mixed = ["--aof-use-rdb-preamble", "no"] if cell.version >= (4,) else []
+    mixed = ["--aof-use-rdb-preamble", "no"] if not cell.lacks("option aof-use-rdb-preamble") else []
     guest = start_guest(options=[*server.OPTIONS, "--appendonly", "yes", *mixed])
     numbers = [b"%d" % number for number in dataset.INTEGERS]
     with guest.client() as client:
@@ -167,8 +165,7 @@ def test_what_a_child_rewrites_is_what_was_stored(
 def test_what_a_child_sends_without_a_file_is_what_was_stored(
     cell: CellSpec, family: str, start_guest: StartGuest
 ) -> None:
-    if cell.version < (2, 8, 18):
-        pytest.skip("a transfer without a file came with 2.8.18")
+    require(cell, "option repl-diskless-sync")
     options = [*server.OPTIONS, "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"]
     primary = start_guest(options=options)
     server.write(primary, family)

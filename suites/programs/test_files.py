@@ -11,6 +11,7 @@ from harness.core.target_model import ORACLE
 from harness.protocol.resp import Client
 from suites._shared.formats.handmade import FILES
 from suites._shared.keyspace import server
+from suites._shared.needs import require
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,8 +75,7 @@ def test_a_snapshot_is_checked(programs: Programs, start_guest: StartGuest, fami
 
 @pytest.mark.parametrize("content", FILES.values(), ids=FILES)
 def test_a_snapshot_made_by_hand_is_checked(programs: Programs, cell: CellSpec, content: bytes) -> None:
-    if cell.version < (6, 2):
-        pytest.skip("earlier releases examine little: what they do with such files is no property of a machine")
+    require(cell, "option sanitize-dump-payload")
     programs.file("dump.rdb", content)
     programs.same("check-rdb", "dump.rdb", shown=without_processes)
 
@@ -85,8 +85,7 @@ CUT = [name for name, content in FILES.items() if name in WHOLE and len(content)
 
 @pytest.mark.parametrize("name", CUT)
 def test_a_snapshot_that_ends_anywhere_is_checked(programs: Programs, cell: CellSpec, name: str) -> None:
-    if cell.version < (6, 2):
-        pytest.skip("earlier releases examine little: what they do with such files is no property of a machine")
+    require(cell, "option sanitize-dump-payload")
     content = FILES[name]
     for end in range(9, len(content)):
         programs.file("dump.rdb", content[:end])
@@ -100,8 +99,7 @@ CHECK_SECONDS = 2.0
 
 def test_a_module_s_value_that_ends_anywhere_is_refused(programs: Programs, cell: CellSpec) -> None:
     """In every release, the tool never ends if the next part of a value is missing (docs/FOUND.md)."""
-    if cell.version < (6, 2):
-        pytest.skip("earlier releases check little")
+    require(cell, "option sanitize-dump-payload")
     whole = FILES["a value of a module"]
     # The file ends before the first part, after it, or within it.
     for end in (23, 25, 24):
@@ -144,8 +142,7 @@ def test_an_append_only_file_is_checked_and_repaired(
 
 def timed(programs: Programs, cell: CellSpec, moments: list[int], moment: int) -> tuple[Path, bytes, bytes]:
     """A file with these timestamps, its content, and the content that must remain after a cut at one time."""
-    if cell.version < (7,):
-        pytest.skip("files have timestamps since 7.0")
+    require(cell, "option aof-timestamp-enabled")
     parts = [b"#TS:%d\r\n" % one + Client.pack([("SET", "k", one)]) for one in moments]
     whole = b"".join(parts)
     due = b"".join(part for one, part in zip(moments, parts, strict=True) if one <= moment)

@@ -15,6 +15,7 @@ from harness.core.target_model import ORACLE
 from suites._shared import link
 from suites._shared.formats.handmade import STRING, file, pair, text
 from suites._shared.keyspace import server
+from suites._shared.needs import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -172,8 +173,7 @@ def request(received: bytes) -> tuple[list[bytes], bytes] | None:
 
 @pytest.mark.parametrize("talk", TALKS.values(), ids=TALKS)
 def test_a_replica_survives_what_a_primary_says(talk: Talk, start_guest: StartGuest, cell: CellSpec) -> None:
-    if cell.version < (7,):
-        pytest.skip("these replies follow the handshake since 7.0")
+    require(cell, "option propagation-error-behavior")
     found = [after(talk, start_guest, target) for target in (ORACLE, "")]
     assert found[0] == found[1]
 

@@ -10,6 +10,7 @@ from suites._shared import link
 from suites._shared.formats import places
 from suites._shared.keyspace import dataset, server
 from suites._shared.keyspace.values import Pending, differences
+from suites._shared.needs import require
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
@@ -25,8 +26,8 @@ TRANSFERS = {
     "by a channel of its own": ["--repl-diskless-sync", "yes"],
 }
 CHANNELS = {
-    "redis": ("--repl-rdb-channel", b"(rdb-channel)"),
-    "valkey": ("--dual-channel-replication-enabled", b"dual-channel"),
+    "redis": ("repl-rdb-channel", b"(rdb-channel)"),
+    "valkey": ("dual-channel-replication-enabled", b"dual-channel"),
 }
 """Family -> the setting that gives the file a connection of its own, and a text that the primary then logs."""
 KEYS = 2000
@@ -36,7 +37,7 @@ BATCH = 100
 
 def pair(start_guest: StartGuest, cell: CellSpec, peer: str, role: str, *options: str) -> tuple[Guest, Guest]:
     """Primary and replica."""
-    everything = [*OPTIONS, *options] if cell.version >= (2, 8, 18) else [*server.OPTIONS, *options]
+    everything = [*(server.OPTIONS if cell.lacks("option repl-diskless-sync") else OPTIONS), *options]
     own = start_guest(options=everything)
     other = start_guest(target=peer, options=everything)
     return (own, other) if role == "primary" else (other, own)
@@ -56,23 +57,23 @@ def assert_equal(primary: Guest, replica: Guest, cell: CellSpec, family: str) ->
 def test_a_full_synchronisation_carries_the_whole_data_set(
     companion: str, transfer: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest
 ) -> None:
-    if transfer == "by a stream" and cell.version < (6,):
-        pytest.skip("a replica loads from its socket since 6.0")
+    if transfer == "by a stream":
+        require(cell, "option repl-diskless-load")
     own_channel = transfer == "by a channel of its own"
-    if own_channel and cell.version < (8,):
-        pytest.skip("a file has a separate channel since release 8 of both families")
-    options = TRANSFERS[transfer] if cell.version >= (2, 8, 18) else []
     setting, logged = CHANNELS[family]
-    if cell.version >= (8,):
-        options = [*options, setting, "yes" if own_channel else "no"]
+    if own_channel:
+        require(cell, f"option {setting}")
+    options = [] if cell.lacks("option repl-diskless-sync") else TRANSFERS[transfer]
+    if has_channel := not cell.lacks(f"option {setting}"):
+        options = [*options, f"--{setting}", "yes" if own_channel else "no"]
     primary, replica = pair(start_guest, cell, companion, role, *options)
     server.write(primary, family)
     link.join(replica, primary)
     assert_equal(primary, replica, cell, family)
-    if cell.version >= (8,):
+    if has_channel:
         used = logged in primary.evidence.log.read_bytes()
         assert used == own_channel, f"the primary sent it by {'a channel of its own' if used else 'the only channel'}"
-    if cell.version >= (7,):
+    if not cell.lacks("command function"):
         assert server.functions(replica) == [dataset.FUNCTION]
 
 
@@ -108,8 +109,7 @@ def test_a_replica_that_comes_back_from_its_file_goes_on_where_it_was(
     companion: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest
 ) -> None:
     """The file's auxiliary fields contain the primary's id and offset, which avoid a full synchronisation."""
-    if cell.version < (4,):
-        pytest.skip("a file has the primary's offset since 4.0")
+    require(cell, "info master_replid")
     primary, replica = pair(start_guest, cell, companion, role)
     link.join(replica, primary)
     server.write(primary, family)
@@ -195,8 +195,7 @@ PACKED_TAIL = bytes.fromhex("ca3f000000 a4") + b"text"
 @pytest.mark.parametrize("role", ROLES)
 def test_what_a_group_remembers_arrives(companion: str, role: str, cell: CellSpec, start_guest: StartGuest) -> None:
     """A primary replicates groups with commands of its own. A real stream would take years to reach these numbers."""
-    if cell.version < (7,):
-        pytest.skip("groups count what was read since 7.0")
+    require(cell, "form XSETID ENTRIESADDED")
     primary, replica = pair(start_guest, cell, companion, role)
     link.join(replica, primary)
     read, deliveries = 5_000_000_000_123, 70_000
@@ -225,8 +224,7 @@ def test_a_file_that_was_for_a_replica_alone_is_removed(
     companion: str, family: str, cell: CellSpec, start_guest: StartGuest
 ) -> None:
     """A server without persistence does not keep the file of a synchronisation either."""
-    if cell.version < (6,):
-        pytest.skip("rdb-del-sync-files came with 6.0")
+    require(cell, "option rdb-del-sync-files")
     primary = start_guest(options=[*OPTIONS, "--rdb-del-sync-files", "yes", "--repl-diskless-sync", "no"])
     server.write(primary, family)
     replica = start_guest(target=companion, options=OPTIONS)

@@ -11,6 +11,7 @@ from harness.protocol.resp import ServerGoneError
 from suites._shared import link
 from suites._shared.formats.handmade import of_primary
 from suites._shared.keyspace import dataset, server
+from suites._shared.needs import require
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
@@ -44,8 +45,7 @@ def follow(primary: Guest, port: int, replica: Guest) -> None:
 def test_a_sentinel_replaces_a_primary_that_is_silent(
     companion: str, own: str, cell: CellSpec, start_guest: StartGuest, ports: Ports
 ) -> None:
-    if cell.version < (5,):
-        pytest.skip("SENTINEL REPLICAS came with 5.0")
+    require(cell, "command replicaof")
     served, watching = (companion, "") if own == "sentinel" else ("", companion)
     # Since 7.0 a primary continues at the offset in its file. Sentinels choose the replica with the greatest offset.
     files = {"dump.rdb": of_primary(OFFSET)} if cell.version >= (7,) else None
@@ -100,8 +100,7 @@ def test_sentinels_of_different_machines_vote(
     companion: str, leads: str, cell: CellSpec, start_guest: StartGuest, ports: Ports
 ) -> None:
     """Three sentinels, two of whose votes decide. One or two of them run on the peer."""
-    if cell.version < (5,):
-        pytest.skip("SENTINEL REPLICAS came with 5.0")
+    require(cell, "command replicaof")
     if cell.tier == "quick" and not cell.patient:
         pytest.skip("it waits about 15 s for time-outs: only in the tiers full and thorough")
     machines = ["", "", companion] if leads == "own" else [companion, companion, ""]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from harness.core.target_model import ORACLE
 from harness.protocol.command_stream import from_text
 from suites._shared import one_by_one
+from suites._shared.needs import require
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
@@ -96,8 +95,7 @@ def _steady(name: str, value: Any) -> str:
 
 
 def test_a_sentinel_alone_answers_as_on_this_machine(start_guest: StartGuest, cell: CellSpec) -> None:
-    if cell.version < (5,):
-        pytest.skip("SENTINEL REPLICAS came with 5.0")
+    require(cell, "command replicaof")
     files = {"sentinel.conf": b"sentinel deny-scripts-reconfig yes\n"}
     guest, native = (
         one_by_one.answers(

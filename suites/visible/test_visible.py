@@ -11,6 +11,7 @@ from harness.protocol.command_stream import line_of
 from harness.protocol.pipeline import ask
 from harness.protocol.reply_comparison import comparable
 from suites._shared.census import of_release
+from suites._shared.needs import require
 from suites._shared.paired_servers import differing
 from suites.visible import census, table
 
@@ -79,6 +80,5 @@ def test_every_command_is_asked_or_there_is_a_reason(both: PairedServers, cell: 
 def test_what_a_specification_fixes_is_so(
     both: PairedServers, program: str, argument: bytes, expected: bytes, cell: CellSpec
 ) -> None:
-    if cell.version < (2, 8, 19):
-        pytest.skip("struct came with 2.8.19")
+    require(cell, "form EVAL struct")
     both.expect([("EVAL", program, 0, argument)], [expected], program)

@@ -20,6 +20,7 @@ from harness.run.cell_spec import PeerServer
 from harness.workflows.preparation.prepared_run import BuiltTarget, PreparedRun, UnbuiltTarget
 from harness.workflows.preparation.suite_programs import SuitePrograms
 from harness.workflows.preparation.upstream_selection import select_upstream
+from harness.workflows.server_abilities import with_abilities
 from harness.workflows.target_setup import oracle_setup, set_up_targets
 
 if TYPE_CHECKING:
@@ -49,9 +50,12 @@ class RunSetup:
         """
         # It refuses requests before anything is built.
         upstream = select_upstream(self.request, self.tree, self._suites)
-        programs = SuitePrograms(self.request, self.tree, self._suites, upstream.files)
         # First: most errors of a change show here, before emulators and targets take their minutes.
-        oracle = self._build_oracle(programs)
+        oracle = self._build_oracle(SuitePrograms(self.request, self.tree, self._suites, upstream.files))
+        if oracle is not None:
+            self.tree = with_abilities(self.bench, self.tree, oracle)
+            oracle = msgspec.structs.replace(oracle, abilities=self.tree.abilities)
+        programs = SuitePrograms(self.request, self.tree, self._suites, upstream.files)
         chosen = [self.bench.catalog.targets[name] for name in self.request.plan.targets]
         setups = set_up_targets(self.bench, chosen, flavour=self.request.emulator)
         with ThreadPoolExecutor(self.request.jobs) as pool:

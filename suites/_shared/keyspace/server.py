@@ -53,7 +53,7 @@ def write(guest: Guest, family: str) -> None:
         if database:
             requests.append(("SELECT", 0))
             database = 0
-    if guest.version >= (7,):
+    if not guest.lacks("command function"):
         requests.append(("FUNCTION", "LOAD", dataset.FUNCTION))
     with client(guest) as connection:
         for at in range(0, len(requests), _BATCH):
