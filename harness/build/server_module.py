@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from harness.core.target_model import Target, Toolchain
     from harness.record.compiler_warnings import Diagnostic
 
+
+class ModuleMisfitError(InfrastructureError):
+    """A module does not compile against the header of a server's tree, and not because of names that it lacks."""
+
+
 LACKS = "LACKS"
 """The first word of the error that a command without its function replies; the names of what is missing follow."""
 _MISSING = re.compile(r"implicit declaration of function ['‘](\w+)['’]|['‘](\w+)['’] undeclared")
@@ -31,7 +36,7 @@ _MISSING = re.compile(r"implicit declaration of function ['‘](\w+)['’]|['‘
 def build_module(cache: Cache, source: Path, tree: SourceTree, target: Target, tools: Toolchain) -> Path:
     """The shared object of the module `source`.
 
-    Raises InfrastructureError when it does not compile for another reason than names that the tree's header lacks: the
+    Raises ModuleMisfitError when it does not compile for another reason than names that the tree's header lacks: the
     module is Plumbline's, and only its header is the server's.
     """
     header = tree.content / "src" / "redismodule.h"
@@ -59,7 +64,9 @@ def build_module(cache: Cache, source: Path, tree: SourceTree, target: Target, t
         except InfrastructureError as error:
             fitting = without_missing(text, compiler_output.read(error.because, source.parent))
             if fitting is None:
-                raise
+                raise ModuleMisfitError(
+                    error.what, where=error.where, because=compiler_output.first_error(error.because) or error.because
+                ) from error
             # The compiler reports a function that nothing declares only where it is called first. What only the
             # replaced commands used is no error.
             text, relaxed = fitting, ("-Wno-unused-function", "-Wno-unused-variable")

@@ -71,6 +71,8 @@ class CellSpecs:
             why, kind = target.problem, "crash" if target.blameless else "build"
         elif suite.tls and target.tls_problem:
             why, kind = target.tls_problem, "build"
+        elif misfit := target.misfits.get(suite.name):
+            why, kind = misfit, "crash"
         elif unsuited := self._why_unsuited(suite, target):
             why = unsuited
         elif suite.needs_server and not prepared.has_oracle:

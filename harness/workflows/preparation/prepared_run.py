@@ -43,6 +43,8 @@ class BuiltTarget(PreparedTarget, frozen=True, kw_only=True):
     units: dict[Program, Units] = {}
     modules: dict[str, Path] = {}
     """Suite -> the module that its servers load, as `PeerServer.modules`."""
+    misfits: dict[str, str] = {}
+    """Suite -> why its module does not compile against the server's header. The suite is then UNKNOWN."""
     preloads: dict[str, Path] = {}
     """Suite -> the shared object that its servers may preload."""
     upstream: Path | None = None

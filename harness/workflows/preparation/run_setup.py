@@ -90,6 +90,7 @@ class RunSetup:
             self._unavailable.append(error)
             return UnbuiltTarget(setup=setup, runner=runner, problem=str(error), blameless=True)
         with_tls, tls_problem = programs.with_tls(setup, self.request.allocator)
+        modules, misfits = programs.modules(setup)
         return BuiltTarget(
             setup=setup,
             runner=runner,
@@ -98,7 +99,8 @@ class RunSetup:
             tls_problem=tls_problem,
             machine=setup.server_image(build, units.values(), runner.policy),
             units=units,
-            modules=programs.modules(setup),
+            modules=modules,
+            misfits=misfits,
             preloads=programs.preloads(setup),
             upstream=programs.upstream(setup, self.request.allocator),
             programs=programs.release_programs(setup, self.request.allocator),
@@ -144,7 +146,7 @@ class RunSetup:
         setup = oracle_setup(self.bench)
         # A model is the oracle of the other programs. Its memory is libc's, as its servers' is.
         selftests = programs.units(setup, "libc", only="selftests").get("selftests")
-        runner, modules = setup.runner("signal"), programs.modules(setup)
+        runner, (modules, _) = setup.runner("signal"), programs.modules(setup)
         with_tls, _ = programs.with_tls(setup, "libc")
         peer = PeerServer(runner=runner, build=oracle, with_tls=with_tls, modules=modules, selftests=selftests)
         return {ORACLE: peer, **peers}

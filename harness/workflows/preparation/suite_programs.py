@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.build.server_module import ModuleMisfitError
 from harness.build.sources import openssl
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.record.run_record import WITH_TLS
@@ -30,33 +31,37 @@ class SuitePrograms:
         self._suites = suites
         self._upstream_files = upstream_files
 
-    def modules(self, setup: TargetSetup) -> dict[str, Path]:
-        """The module that the servers of each suite load, if it has one for the server's release.
+    def modules(self, setup: TargetSetup) -> tuple[dict[str, Path], dict[str, str]]:
+        """The module that the servers of each suite load, if it has one and the server can load it; and of each suite
+        whose module does not fit the server's header, why.
 
         Nothing if a real kernel runs them: its machine's file system has no modules.
         """
-        if setup.target.emulator.has_kernel:
-            return {}
-        return self._loaded(setup, lambda suite: suite.module)
+        modules: dict[str, Path] = {}
+        misfits: dict[str, str] = {}
+        for suite in [] if setup.target.emulator.has_kernel else self._loading(setup, lambda suite: suite.module):
+            try:
+                modules[suite.name] = setup.module(suite.path / suite.module, self._tree)
+            except ModuleMisfitError as error:
+                setup.bench.progress.say(str(error))
+                misfits[suite.name] = f"{error.what}: {error.because}"
+        return modules, misfits
 
     def preloads(self, setup: TargetSetup) -> dict[str, Path]:
         """The shared object that servers may preload, likewise; nothing if a real kernel or a detector runs them."""
         emulator = setup.target.emulator
         if emulator.has_kernel or emulator.detector:
             return {}
-        return self._loaded(setup, lambda suite: suite.preload)
-
-    def _loaded(self, setup: TargetSetup, source_of: Callable[[Suite], str]) -> dict[str, Path]:
-        """The objects that servers load, of each suite that has such a source; nothing if the servers contain their C
-        library.
-        """
-        if setup.toolchain.is_static:
-            return {}
         return {
-            suite.name: setup.module(suite.path / source_of(suite), self._tree)
-            for suite in self._suites
-            if source_of(suite) and not suite.absent_from(self._tree)
+            suite.name: setup.module(suite.path / suite.preload, self._tree)
+            for suite in self._loading(setup, lambda suite: suite.preload)
         }
+
+    def _loading(self, setup: TargetSetup, source_of: Callable[[Suite], str]) -> list[Suite]:
+        """The suites that have such a source of what servers load; none if the servers contain their C library."""
+        if setup.toolchain.is_static:
+            return []
+        return [suite for suite in self._suites if source_of(suite) and not suite.absent_from(self._tree)]
 
     def upstream(self, setup: TargetSetup, allocator: Allocator) -> Path | None:
         """The programs that the release's own tests run on a target, if the plan has a suite of them."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.build import server_module
+from harness.build.server_module import ModuleMisfitError
 from harness.core.cache import Cache
-from harness.core.errors import InfrastructureError
 from harness.core.target_model import ORACLE
 from harness.plan.catalog import Catalog
 from tests.unit.build.test_unit_drivers import tree
@@ -74,7 +74,7 @@ def test_a_command_without_its_function_says_so_and_the_others_stay(tmp_path: Pa
 )
 def test_a_fault_of_the_modules_own_is_not_taken_for_an_older_header(tmp_path: Path, old: str, new: str) -> None:
     module = MODULE.replace("count == NEWEST", "count == 1").replace(old, new)
-    with pytest.raises(InfrastructureError, match=r"module for native does not compile"):
+    with pytest.raises(ModuleMisfitError, match=r"module for native does not compile"):
         built(tmp_path, module, HEADER)
 
 

@@ -263,3 +263,27 @@ def test_a_run_records_the_factor_of_its_deadlines(tmp_path: Path, bench: Workbe
     prepared = PreparedRun(tree=tree, targets={}, peers={})
     recorded = [run_record(each, setup.request, prepared, []) for each in (bench, bench.with_timeouts(20))]
     assert [record.timeout_multiplier for record in recorded] == [1, 20]
+
+
+def test_a_suite_whose_module_does_not_fit_the_header_is_unknown_and_the_others_run(
+    tmp_path: Path, bench: Workbench
+) -> None:
+    tree = open_tree(fakes.server_tree(tmp_path / "redis-7.0.15"))
+    plan = make_plan(bench.catalog, targets=["armv5"], server="tree", suites=["bitops", "moduleapi"])
+    request = fakes.quick_request(plan, server="tree", known=DEFAULT, run=tree.path / "run")
+    runner = fakes.unemulated(bench.catalog.targets["armv5"])
+    built = BuiltTarget(
+        setup=set_up(bench, "armv5"),
+        runner=runner,
+        build=fakes.build(tree.path),
+        misfits={"moduleapi": "the module moduleapi does not compile: moduleapi.c:9:1: error: no such event"},
+    )
+    oracle = PeerServer(runner=runner, build=fakes.build(tmp_path, target=ORACLE))
+    prepared = PreparedRun(tree=tree, targets={"armv5": built}, peers={ORACLE: oracle})
+    specs = CellSpecs(bench, request, prepared, sockets=tmp_path, without=[])
+    records = {cell.suite: specs.missing(cell) for cell in plan.cells}
+    misfit = records["moduleapi"]
+    assert misfit is not None
+    assert "no such event" in misfit.problem
+    assert misfit.problem_kind == "crash"
+    assert records["bitops"] is None
