@@ -75,7 +75,8 @@ def replay(
     """Reproduce a finding, or send a command stream.
 
     The replies are compared with those of the native build. Exit 1: the finding is still there; 0: the replay looked
-    for the finding, and it is gone; 6: the replay could not tell, and says why.
+    for the finding, and it is gone; 6: the replay could not tell, and says why. Of a wrong result or an end that is
+    still there, the native build is then asked, too.
     """
     if bisect and shortest:
         raise UsageError("a bisection replays the same commands each time", where="--shorten", remedy="leave it out")
@@ -86,7 +87,9 @@ def replay(
         opened = _opened(bench, reproducer, server, target, trust=trust)
         if shortest:
             opened = _shortened(bench, opened, server, shortest)
-        result = replay_workflow.replay(bench, opened, server=server)
+        # A bisection asks one question of each commit.
+        asked = replay_workflow.replay if bisect else replay_workflow.replay_on_both
+        result = asked(bench, opened, server=server)
         _show_replay(result, opened.finding, as_json=as_json)
         return result
 
@@ -126,6 +129,7 @@ def _shortened(bench: Workbench, opened: Reproducer, server: str, file: Path) ->
 def _show_replay(result: replay_result.Replay, finding: str, *, as_json: bool) -> None:
     if as_json:
         answer = {"outcome": result.outcome, "reason": result.reason, "reproduced": result.outcome == "reproduced"}
+        answer["host"] = result.host
         output.print_json({"finding": finding, **answer, "text": result.text})
     else:
         click.echo(visible(replay_result.text_of(result, finding)))

@@ -6,9 +6,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.build.workshop.build_failure import BuildFailedError
-from harness.core.model import level_flags
-from harness.core.target_model import ORACLE
+from harness.core.model import BuildSettings, level_flags
+from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.judge.reproducer import Reproducer
 from harness.plan.name_selection import select
 from harness.protocol.command_stream import read_stream
@@ -25,6 +27,10 @@ from harness.workflows.target_setup import emulated_target, oracle_setup, set_up
 if TYPE_CHECKING:
     from harness.core.model import Build, Flavour
     from harness.workflows.workbench import Workbench
+
+
+ALIKE = {"process", "suite"}
+"""Detectors that see the same on the host as on a target: how a server ended, and what it replied."""
 
 
 def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
@@ -51,6 +57,35 @@ def replay(bench: Workbench, reproducer: Reproducer, *, server: str) -> Replay:
     if reproducer.launch is not None:
         return _replay_program(bench, reproducer)
     return Replayer(bench, reproducer, server=server).replay(reproducer)
+
+
+def replay_on_both(bench: Workbench, reproducer: Reproducer, *, server: str) -> Replay:
+    """As `replay`. A finding that is reproduced, and that the host can show, is then asked of the native build."""
+    result = replay(bench, reproducer, server=server)
+    native = on_host(reproducer)
+    if result.outcome != "reproduced" or native is None:
+        return result
+    host = Replayer(bench, native, server=server).replay(native, silence_proved=False)
+    return msgspec.structs.replace(result, host=host.outcome)
+
+
+def on_host(reproducer: Reproducer) -> Reproducer | None:
+    """The reproducer for the native build. None for what the host does not record in the same way: a fault, a
+    detector's report, a build, a program that the user compiled, and the release's own tests, which ask it themselves.
+    """
+    if reproducer.target == ORACLE or reproducer.detector not in ALIKE or reproducer.launch or reproducer.upstream:
+        return None
+    return msgspec.structs.replace(
+        reproducer,
+        target=ORACLE,
+        policy="signal",
+        emulator="pinned",
+        allocator="libc",
+        toolchain=DEFAULT_FAMILY,
+        environment="usual",
+        settings=BuildSettings(),
+        mixed=[],
+    )
 
 
 def _replay_program(bench: Workbench, reproducer: Reproducer) -> Replay:

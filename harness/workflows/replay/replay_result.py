@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from harness.core.errors import ExitCode
 from harness.core.model import Record
@@ -25,6 +25,8 @@ class Replay(Record, frozen=True):
     """A description of what happened."""
     differing: str = ""
     """The name of the command with a wrong reply, if it is not the finding's command; otherwise empty."""
+    host: Outcome | Literal[""] = ""
+    """The same replay on the native build; empty if it was not asked. `reproduced`: the finding is not the target's."""
 
 
 EXIT_CODES = {"reproduced": ExitCode.FINDINGS, "gone": ExitCode.PASS, "unknown": ExitCode.INCONCLUSIVE}
@@ -56,4 +58,10 @@ def text_of(result: Replay, finding: str) -> str:
     """The result for a person, with the answer last."""
     answer = {"reproduced": "reproduced", "gone": "not reproduced", "unknown": "could not tell"}[result.outcome]
     why = f"\n  because: {result.reason}" if result.reason else ""
-    return f"{result.text}\n{answer}: {finding}{why}"
+    host = {
+        "": "",
+        "reproduced": "\n  the native build shows it, too: it is on every machine",
+        "gone": "\n  the native build does not show it",
+        "unknown": "\n  the native build could not tell",
+    }[result.host]
+    return f"{result.text}\n{answer}: {finding}{why}{host}"

@@ -32,6 +32,11 @@ def changed(tmp_path: Path, *edits: tuple[str, str]) -> Path:
     return tree
 
 
+def _reproducer(finding: dict[str, str]) -> str:
+    """A finding's reproducer, by its place in the run folder: the last word of the command that replays it."""
+    return "reproducers/" + finding["replay"].rpartition("/")[2].rstrip("'")
+
+
 def test_a_reply_that_is_changed_on_every_machine_fails_no_check_and_another_on_32_bits_does(tmp_path: Path) -> None:
     tree = changed(tmp_path, (COUNT, OTHER_COUNT), (POSITION, POSITION_ON_32_BITS))
     words = ("check", "--server", tree, "--suite", "bitops", "--json")
@@ -40,6 +45,11 @@ def test_a_reply_that_is_changed_on_every_machine_fails_no_check_and_another_on_
     scopes = {"BITPOS" if "BITPOS" in one["title"] else "BITCOUNT": (one["scope"], one["known"]) for one in found}
     assert scopes == {"BITCOUNT": ("everywhere", EVERYWHERE), "BITPOS": ("machine", "")}, found
     assert finished.returncode == ExitCode.FINDINGS
+    hosts = {one["scope"]: document(run("replay", tmp_path / "armv5" / _reproducer(one), "--json")) for one in found}
+    assert [(hosts[scope]["outcome"], hosts[scope]["host"]) for scope in ("everywhere", "machine")] == [
+        ("reproduced", "reproduced"),
+        ("reproduced", "gone"),
+    ]
     # On 64 bits the same tree differs from the host in nothing.
     finished = run(*words, "--target", "aarch64", "--run", tmp_path / "aarch64")
     assert {one["scope"] for one in document(finished)["findings"]} == {"everywhere"}
