@@ -118,3 +118,14 @@ def test_every_folder_of_tests_has_a_row() -> None:
     units = {file.parts[2] for file in files if file.parts[1] == "unit"}
     packages = {path.name for path in (ROOT / "harness").iterdir()}
     assert units <= {*packages, "support"}, "a folder of unit tests without a package"
+
+
+KEPT = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+"""The kinds of changes of https://keepachangelog.com/en/1.1.0/."""
+
+
+def test_the_changelog_has_the_kinds_of_keep_a_changelog_and_a_version_fits_on_three_pages() -> None:
+    """It is for users, who must read it before they update. Git has the rest."""
+    versions = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
+    assert {kind for version in versions for kind in re.findall(r"^### (.+)$", version, re.MULTILINE)} <= KEPT
+    assert {version.splitlines()[0]: version.count("\n") for version in versions if version.count("\n") > 150} == {}
