@@ -20,7 +20,15 @@ from tests.support.stored import known_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.end_to_end,
+    pytest.mark.slow(
+        instead=(
+            "tests/unit/build/test_toolchain_family.py and tests/unit/build/test_build.py, for targets, commands, "
+            "flags and identities of other compilers' builds; test_guest_environment.py, for musl's stacks"
+        )
+    ),
+]
 
 FAMILY = "clang-musl"
 ATOMICS = """

@@ -85,7 +85,9 @@ def test_a_stream_that_a_fuzzing_job_found_on_one_target_is_tried_on_the_other(t
     assert set(untried) == {name for name in second.keys() - first.keys() if second[name].new}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(
+    instead="the other tests of test_campaign.py, on checks and fuzzing; test_server_cost.py, without workers"
+)
 def test_a_measurement_on_workers_has_the_rows_of_the_same_measurement_alone(tmp_path: Path) -> None:
     server = plumb_runs.run("fetch", "--server", "redis-7.0.15").stdout.split(": ", 1)[1].strip()
     words = ("--target", "armv5", "--server", server, "--against", "redis-7.0.15", "--rounds", 2)
@@ -195,7 +197,7 @@ def test_a_campaign_whose_process_is_killed_leaves_no_process_and_can_continue(t
     assert [entry.what for entry in CampaignFolder.read(run).journal()].count("resumed") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="tests/unit/workflows/test_campaign.py: 18 cells, 4 lost workers and a lost scheduler")
 def test_a_hundred_lost_workers_and_five_lost_schedulers_change_no_verdict(tmp_path: Path) -> None:
     jobs = standin_jobs(200)
     finds = tuple(job.name for job in jobs[::17])

@@ -170,7 +170,7 @@ def test_forked_children_and_threads_are_seen(name: str, letter: str, tmp_path: 
     assert own & taken(name, letter, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="test_forked_children_and_threads_are_seen, which runs such a program once for each target")
 @pytest.mark.parametrize("covered", [False, True], ids=["plain", "coverage"])
 def test_a_program_ends_well_while_its_last_thread_ends(tmp_path: Path, *, covered: bool) -> None:
     """Regression: one run in several hundred crashed, because the emulator read the translations of a freed CPU."""

@@ -154,6 +154,7 @@ def test_an_effect_that_differs_from_the_table_is_reported(text: str, change: di
     ]
 
 
+@pytest.mark.slow(instead="the other tests of test_every_encoding.py, for wrong rows of the required targets")
 @pytest.mark.parametrize(
     ("text", "change"),
     [

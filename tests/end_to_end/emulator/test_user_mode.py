@@ -190,6 +190,7 @@ def test_a_child_of_a_program_with_threads_starts_threads(target: str, tmp_path:
     assert output_of(target, FORK, tmp_path) == "0\n"
 
 
+@pytest.mark.slow(instead="nothing: no required target has this counter")
 @pytest.mark.parametrize("target", [machines.beyond("loongarch64")])
 def test_the_counter_of_loongarch_has_the_rate_that_its_cpu_tells(target: str, tmp_path: Path) -> None:
     # Both clocks are the host's; the time between the two readings is far below a tenth of half a second.

@@ -121,7 +121,9 @@ def test_a_finding_that_is_none_says_what_to_type(planted: Path) -> None:
     assert "no finding 'wrong-result-of-nothing'" in finished.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.slow(
+    instead="test_value_recording.py, for a server without a bug; tests/unit/analysis/test_value_comparison.py"
+)
 def test_the_changed_function_is_where_values_part() -> None:
     row = campaign.mutate(quiet_workbench(), mutations.mutations()["bitcount-signedness"], targets=["sparc64"])
     folder = Path(row.run)

@@ -93,7 +93,7 @@ def test_a_pull_request_that_changes_only_documents_passes_after_the_plan(tmp_pa
     assert "touches nothing that a suite covers" in github.summaries["plumbline / plan"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_upstream_ci.py: the job is linted, and runs for a change of text")
 @pytest.mark.parametrize(
     ("name", "targets", "suite"),
     [("redis-8.0.6", "native sparc32plus", "modules"), ("valkey-9.1.2", "armv5 native", "bitops")],

@@ -195,6 +195,7 @@ def test_a_fault_of_a_child_or_a_thread_is_recorded_with_what_ended_it_and_a_sen
     assert {names.frames(fault.maps, fault.pc)[0].function for fault in faults} == {"misaligned"}
 
 
+@pytest.mark.slow(instead="nothing: the required targets have no such instruction")
 @pytest.mark.parametrize(
     ("name", "target"), [machines.beyond("mac99", "powerpc"), machines.beyond("pseries", "powerpc64le")]
 )

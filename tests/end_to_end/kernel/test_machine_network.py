@@ -112,7 +112,7 @@ def test_a_machine_answers_while_its_network_and_its_control_channel_are_busy(
     assert min(refused, requests) > 50
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_machine_network.py on Versatile: a busy machine answers")
 def test_devices_of_malta_have_interrupts_of_their_own(tmp_path: Path) -> None:
     with machine_with("malta", "mips", tmp_path, options=built("malta").spec.machine.options) as machine:
         interrupts = machine.read("/proc/interrupts").decode()
@@ -120,7 +120,7 @@ def test_devices_of_malta_have_interrupts_of_their_own(tmp_path: Path) -> None:
     assert [line.count("virtio") for line in lines] == [1, 1], interrupts
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_machine_network.py on Versatile: a busy machine answers")
 def test_a_device_and_the_processor_of_s390x_undo_nothing_of_each_other_in_one_word(tmp_path: Path) -> None:
     """A device announces events with a bit of a word in which the kernel clears other bits. The host acts as it."""
     host, guest, memory = tmp_path / "host", tmp_path / "guest", tmp_path / "memory"
@@ -145,7 +145,12 @@ def test_a_device_and_the_processor_of_s390x_undo_nothing_of_each_other_in_one_w
     assert undone == 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow(
+    instead=(
+        "the other tests of test_machine_network.py on Versatile: a busy machine answers; a machine that may have "
+        "a second processor has a place for it"
+    )
+)
 @pytest.mark.parametrize(
     ("name", "target", "operation"),
     [
@@ -243,7 +248,7 @@ def test_a_server_is_blamed_for_its_silence_only_if_the_network_answers(
         host.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_machine_network.py: a machine whose network is silent for 3 s ends")
 def test_a_machine_that_stands_still_makes_its_cell_unknown_within_minutes(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     words = ["--tier", "kernel", "--target", "armv5-kernel", "--suite", "protocol", "--seed", 1, "--json"]

@@ -139,7 +139,7 @@ def test_the_counter_agrees_with_a_trace_of_single_instructions(name: str, tmp_p
     counts.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_server_cost.py, on armv5; tests/unit/build/test_emulator_spec.py")
 def test_a_native_server_is_counted_in_an_emulated_machine() -> None:
     found = measured(SET, GET, target=ORACLE)
     assert {cost.workload: cost.instructions.spread < 0.01 for cost in found.costs} == {"set": True, "get": True}
@@ -171,7 +171,9 @@ def test_a_child_is_counted_separately_from_its_start(tmp_path: Path) -> None:
     counts.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(
+    instead="test_a_planted_loop_shows_its_function_and_no_difference_elsewhere; the same tree twice on a real kernel"
+)
 def test_the_same_tree_twice_shows_no_difference() -> None:
     """Neither in instructions nor in memory."""
     same = measured(SET, GET, against="redis-7.0.15")
@@ -262,7 +264,7 @@ def test_an_error_reply_and_a_server_that_dies_give_no_figure() -> None:
     assert exit_code(found) is ExitCode.INCONCLUSIVE
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_server_cost.py on a real kernel")
 def test_on_a_real_kernel_a_request_costs_what_it_costs_alone_and_the_kernels_share() -> None:
     batched = msgspec.structs.replace(SET, name="batched", pipeline=10)
     # redis-benchmark draws keys from its own seed.

@@ -39,7 +39,7 @@ def test_a_wrong_length_type_is_found_although_the_oracle_has_it_too() -> None:
     assert "\n1 of 1 found; " in finished.stdout, finished.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_mutations.py, for bugs that show first")
 def test_a_bug_is_found_behind_a_failure_of_the_release() -> None:
     row = campaign.mutate(quiet_workbench(), mutations.mutations()["user-command-width"], targets=["armv5"])
     read = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))
@@ -74,7 +74,12 @@ def test_an_overread_is_found_and_reproduced_with_guard_pages() -> None:
     assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS, finding["replay"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(
+    instead=(
+        "test_a_read_beyond_a_block_is_found_with_guard_pages_and_hidden_by_libc; "
+        "tests/unit/workflows/test_mutations.py for the report"
+    )
+)
 def test_an_overread_that_libc_hides_is_reported_as_missed() -> None:
     planted = mutations.mutations()["bitcount-overread"]
     hidden = campaign.mutate(quiet_workbench(), msgspec.structs.replace(planted, allocator="libc"), targets=["armv5"])
@@ -83,7 +88,7 @@ def test_an_overread_that_libc_hides_is_reported_as_missed() -> None:
     assert "0 of 1 found" in campaign.text_of([hidden])
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="tests/unit/build/test_allocator.py: jemalloc is configured for the target, and linked")
 def test_a_server_is_built_with_its_own_jemalloc_for_a_board(tmp_path: Path) -> None:
     finished = run(
         "check", *TARGET, "--suite", "sds", "--allocator", "jemalloc", "--json", "--seed", 1, "--run", tmp_path / "run"

@@ -57,7 +57,12 @@ def test_a_planted_bug_is_found_and_another_beside_an_inherited_one_is_reported(
     assert PLANTED in {one["id"] for one in read["findings"] if not one["known"]}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(
+    instead=(
+        "test_another_wrong_value_of_a_test_that_fails_in_the_base_is_new and "
+        "test_a_planted_bug_is_found_and_another_beside_an_inherited_one_is_reported, for inherited findings"
+    )
+)
 def test_an_inherited_bug_passes_and_so_does_its_fix(checkout: Path, tmp_path: Path) -> None:
     source = checkout / "src" / "bitops.c"
     clean = source.read_text("utf-8")

@@ -70,7 +70,12 @@ def test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found
     assert {one["function"] for one in planted["findings"] if not one["known"]} == {"redisBitpos"}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(
+    instead=(
+        "test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found; "
+        "tests/unit/workflows/test_reached_tests.py"
+    )
+)
 def test_tests_are_omitted_only_with_regard_to_a_run_of_the_same_request_that_passed(
     checkout: Path, tmp_path: Path
 ) -> None:
@@ -149,7 +154,7 @@ def test_a_table_made_from_a_changed_file_is_regenerated_whatever_its_time(check
     assert b"Of hand: " in built(described, table)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="test_a_table_made_from_a_changed_file_is_regenerated_whatever_its_time, for the build alone")
 def test_a_premerge_regenerates_a_table_made_from_a_changed_file(checkout: Path, tmp_path: Path) -> None:
     described = checkout / "src" / "commands" / "getbit.json"
     marker = f"plumb {time.time_ns()}"
@@ -189,7 +194,12 @@ def test_a_change_that_no_test_enters_is_not_checked(checkout: Path, tmp_path: P
     assert document(run("judge", tmp_path / "idle", "--json"))["unchecked"] == idle["unchecked"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(
+    instead=(
+        "test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found; "
+        "tests/unit/workflows/test_reached_tests.py"
+    )
+)
 def test_what_omitted_tests_entered_in_an_earlier_run_is_checked(checkout: Path, tmp_path: Path) -> None:
     source = checkout / "src" / "bitops.c"
     unique = idle_function(checkout)

@@ -61,7 +61,7 @@ def test_of_a_file_that_a_longer_suite_alone_covers_it_is_said_that_it_did_not_r
     assert {cell["verdict"] for cell in read["cells"]} == {"PASS"}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="test_of_a_file_that_a_longer_suite_alone_covers_it_is_said_that_it_did_not_run")
 def test_a_bug_of_the_clusters_bus_is_found_by_its_suite(checkout: Path, tmp_path: Path) -> None:
     plant_in_the_bus(checkout)
     code, read, errors = premerge(checkout, tmp_path / "run", "--suite", "cluster")
@@ -71,7 +71,7 @@ def test_a_bug_of_the_clusters_bus_is_found_by_its_suite(checkout: Path, tmp_pat
     assert read["unchecked"] == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_premerge.py, by quick suites; tests/unit/workflows/test_premerge.py")
 def test_fail_overs_are_tested_although_they_wait_for_time_outs(checkout: Path, tmp_path: Path) -> None:
     """Regression: a planted bug in the message to a returning primary passed, because no test of it ran."""
     edit(checkout / "src" / "cluster.c", '#include "cluster.h"', '#include "cluster.h" /* changed */')
@@ -114,7 +114,7 @@ def test_of_the_client_the_edited_lines_are_named_that_no_test_executes(checkout
     assert f"no test executes these changed lines: src/redis-cli.c:{line} on armv5" in read["remarks"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="test_of_the_client_the_edited_lines_are_named_that_no_test_executes")
 def test_of_the_server_with_tls_the_edited_lines_are_named_that_no_test_executes(
     checkout: Path, tmp_path: Path
 ) -> None:

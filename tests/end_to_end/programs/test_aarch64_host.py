@@ -206,7 +206,7 @@ def booted(tmp_path: Path, files: Mapping[str, bytes]) -> str:
     return shown.partition("the end\n")[0]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="tests/unit/build/test_emulator_wheel.py; test_programs.py, with this host's emulator")
 def test_an_emulator_that_was_compiled_for_aarch64_enforces_and_records_there(tmp_path: Path) -> None:
     setup = setup_of("armv5")
     host = cross_host(setup.bench.catalog, "aarch64")
@@ -238,7 +238,7 @@ def test_an_emulator_that_was_compiled_for_aarch64_enforces_and_records_there(tm
     assert sorted(end.signal for end in recorded.ends.values()) == [0, signal.SIGBUS]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_aarch64_host.py; test_programs.py, on this host")
 def test_the_tracer_of_an_aarch64_host_sees_what_that_of_this_one_sees(tmp_path: Path) -> None:
     fetched = kernel_and_shell()
     sources: dict[str, Path | str] = {

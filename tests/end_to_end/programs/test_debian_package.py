@@ -145,7 +145,7 @@ def test_a_file_that_does_not_match_its_description_is_refused(tmp_path: Path) -
     assert "dpkg-source does not unpack bookworm/odd=" in finished.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_debian_package.py, on packages that they make")
 def test_a_package_of_the_archive_is_fetched_and_its_tests_pass(tmp_path: Path) -> None:
     """A third party's release, as apt fetches and verifies it."""
     finished = plumb(tmp_path, "deb", "--target", "sparc64", "--json", "zlib")

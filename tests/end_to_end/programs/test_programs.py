@@ -903,7 +903,7 @@ int main(void)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_programs.py, on a program that faults in every way")
 @pytest.mark.parametrize("target", ["armv5", "sparc64"])
 def test_the_hash_of_memcached_1_6_18_is_found(tmp_path: Path, target: str) -> None:
     """The release dereferences a word of the key (memcached issue 1291). The test does not build the rest of memcached,
@@ -925,7 +925,7 @@ def test_the_hash_of_memcached_1_6_18_is_found(tmp_path: Path, target: str) -> N
     assert "MurmurHash3_x86_32" in {frame["function"] for frame in finding["witnesses"][0]["backtrace"]}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_programs.py, on a program that is executed in every way")
 @pytest.mark.parametrize("target", ["armv5", "sparc64"])
 def test_the_tests_of_zlib_pass(tmp_path: Path, target: str) -> None:
     """A third party's release, built by its own configure script, causes no false alarm."""

@@ -53,7 +53,7 @@ def test_the_sanitizer_and_the_strict_machine_find_the_same_bugs_of_redis_3_2_6(
     assert found["undefined-shift-getSignedBitfield"]["command"].startswith("BITFIELD ")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_detectors.py, which find the same bugs; test_replay.py")
 def test_a_sanitizers_finding_is_replayed_and_is_gone_where_it_was_fixed(tmp_path: Path) -> None:
     _, read = check(tmp_path / "run", "--target", "native-ubsan", "--server", "redis-3.2.6", "--test", "bitpos_finds")
     finding = by_id(read)["alignment-redisBitpos-load"]

@@ -101,7 +101,7 @@ def as_before_2_8_8(folder: Path) -> Path:
     return tree
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="tests/unit/build/test_build.py: the cross tools are where makefiles look for plain names")
 def test_a_tree_as_before_2_8_8_compiles(tmp_path: Path) -> None:
     made: Build = machines.build(open_tree(as_before_2_8_8(tmp_path)), "armv5")
     assert made.server_binary.is_file()
@@ -117,7 +117,7 @@ def as_in_early_2014(folder: Path) -> Path:
     return tree
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="tests/unit/build/test_build.py: such a tree gets the macro")
 def test_a_tree_as_in_early_2014_compiles(tmp_path: Path) -> None:
     made: Build = machines.build(open_tree(as_in_early_2014(tmp_path)), "armv5")
     assert made.server_binary.is_file()

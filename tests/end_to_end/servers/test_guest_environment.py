@@ -124,7 +124,7 @@ def test_a_replay_rejects_an_environment_without_effect(environment: GuestEnviro
     assert f"in the environment {environment} its canary" in silence_check.why_blind(cache, idle, tools, tmp_path, None)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the canaries' test of test_guest_environment.py; test_replay.py")
 def test_a_long_save_dies_in_debians_service_on_32_bit_arm_and_its_replay_does(tmp_path: Path) -> None:
     """redis#13671."""
     usual = document(run(*CHECK, "--json", "--run", tmp_path / "usual"))

@@ -61,7 +61,12 @@ def test_a_missing_byte_swap_fails_a_self_test_only_on_a_big_endian_target_and_i
     assert run(*replay_of(found["(self-test ziplist)"]), program=PLUMB).returncode == ExitCode.FINDINGS
 
 
-@pytest.mark.slow
+@pytest.mark.slow(
+    instead=(
+        "test_a_missing_byte_swap_fails_a_self_test_only_on_a_big_endian_target_and_is_replayed, for Redis' own "
+        "self-tests; tests/unit/run/test_selftests.py, for parsing GoogleTest's output"
+    )
+)
 def test_tests_in_googletest_find_a_missing_byte_swap_and_a_dereference_where_they_show(tmp_path: Path) -> None:
     # Only the tests of the two broken files. All hundreds of tests would take minutes on sparc64.
     part = ("--test", "IntsetTest.", "--test", "ListpackTest.")
@@ -104,7 +109,7 @@ def shown_again(finding: dict[str, Any], release: str) -> None:
     assert mended.returncode == ExitCode.PASS, mended.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="tests/unit/run/test_selftests.py, for the reason of a cell that is skipped")
 def test_features_that_a_release_lacks_are_skipped_and_another_suite_still_passes(tmp_path: Path) -> None:
     suites = [word for name in ("selftests", "cluster", "modules", "bitops") for word in ("--suite", name)]
     words = ("--target", "native", "--server", "redis-2.8.17")

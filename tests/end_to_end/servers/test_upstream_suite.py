@@ -157,7 +157,7 @@ def test_the_list_of_differences_names_tests_that_exist_and_at_most_three_in_a_h
     assert len(listed) <= 0.03 * len(names)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_upstream_suite.py; tests/unit/run/test_upstream.py")
 def test_a_planted_misalignment_is_one_finding_and_what_it_hinders_is_none(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     read = checked(folder, "sparc64", "--server", planted_tree(NO_WORD_BOUNDARY), "--test", "unit/bitops")
@@ -171,7 +171,7 @@ def test_a_planted_misalignment_is_one_finding_and_what_it_hinders_is_none(tmp_p
     assert run(*words, "--server", "redis-7.0.15", program=PLUMB).returncode == ExitCode.PASS
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="the other tests of test_upstream_suite.py; tests/unit/run/test_upstream.py")
 def test_a_planted_wrong_value_is_a_finding_with_the_test_and_its_words(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     read = checked(folder, "armv5", "--server", planted_tree(LONG_INCREMENT), "--test", "unit/type/hash")
@@ -185,7 +185,7 @@ def test_a_planted_wrong_value_is_a_finding_with_the_test_and_its_words(tmp_path
     assert run(*words, "--server", "redis-7.0.15", program=PLUMB).returncode == ExitCode.PASS
 
 
-@pytest.mark.slow
+@pytest.mark.slow(instead="tests/unit/run/test_upstream.py, for a script in the program's place")
 def test_a_report_in_a_program_that_a_test_waits_for_is_a_finding(tmp_path: Path) -> None:
     """Tcl removes the file with the program's errors when the program has ended."""
     folder = tmp_path / "run"
