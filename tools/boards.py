@@ -1,6 +1,6 @@
 """Figures of servers on emulated boards: `python -m tools.boards FILE...` stores what `plumb measure --json` wrote.
 
-The stored figures (docs/boards.json) have no functions. `python -m
+The stored figures (measurements/boards.json) have no functions. `python -m
 tools.generated` makes the tables and the charts of docs/BOARDS.md from them.
 """
 
@@ -24,7 +24,7 @@ from harness.workflows.measure.cost_document import Figure, KernelCost, Measurem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-STORED = ROOT / "docs" / "boards.json"
+STORED = ROOT / "measurements" / "boards.json"
 RELEASES = ["redis-2.8.17", "redis-3.2.6", "redis-5.0.6", "redis-6.2.14", "redis-7.0.15", "redis-8.0.6", "valkey-9.1.2"]
 TARGETS = ["armv5", "armv6", "aarch64", "sparc64", ORACLE]
 SHOWN_AS = {ORACLE: "x86-64"}
@@ -37,7 +37,7 @@ AnyFigure = TypeVar("AnyFigure", ServerCost, KernelCost, NoFigure)
 
 
 class StoredCosts(Record, frozen=True):
-    """docs/boards.json."""
+    """measurements/boards.json."""
 
     costs: list[ServerCost]
     kernel_costs: list[KernelCost]

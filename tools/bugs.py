@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER = ROOT / "docs" / "found"
-ANSWERS = ROOT / "docs" / "found.json"
+ANSWERS = ROOT / "measurements" / "found.json"
 
 Section = Literal["crashes", "answers", "reports", "undefined", "older"]
 Kind = Literal["alignment", "byte order", "width", "undefined behaviour", "memory safety", "logic"]
@@ -194,7 +194,7 @@ class StoredAnswer(Record, frozen=True, omit_defaults=True):
 
 
 class StoredAnswers(Record, frozen=True):
-    """docs/found.json."""
+    """measurements/found.json."""
 
     answers: tuple[StoredAnswer, ...] = ()
 

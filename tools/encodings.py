@@ -1,8 +1,8 @@
 """Which encodings of accesses programs contain: `python -m tools.encodings [--toolchain NAME] RELEASE...` counts them.
 
 It disassembles the releases, compiled for every target whose accesses it can read, and the C and compiler libraries,
-and stores how often each encoding occurs and whether the canary program makes it (docs/encodings.json). `python -m
-tools.generated` makes docs/ENCODINGS.md of that.
+and stores how often each encoding occurs and whether the canary program makes it (measurements/encodings.json). `python
+-m tools.generated` makes docs/ENCODINGS.md of that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from harness.core.target_model import Target, Toolchain
     from harness.isa.architecture import AccessNotation
 
-STORED = ROOT / "docs" / "encodings.json"
+STORED = ROOT / "measurements" / "encodings.json"
 LIBRARIES = ["libc.a", "libm.a", "libgcc.a", "libgcc_eh.a"]
 """Libraries of which programs take parts. What the shared ones contain is the same; only here are there symbols that
 tell instructions from the constants between them."""
@@ -126,7 +126,7 @@ def measured(name: str, family: str, releases: Iterable[str], before: Census) ->
 
 @cache
 def stored() -> dict[str, Census]:
-    """docs/encodings.json: target -> its census."""
+    """measurements/encodings.json: target -> its census."""
     return json_codec.decode(STORED.read_bytes(), dict[str, Census]) if STORED.exists() else {}
 
 

@@ -1,8 +1,8 @@
 """`python -m tools.found [BUG…]`: asks releases whether they still have the bugs of docs/found.
 
 It carries out the checks that docs/found/BUG.toml names, one release after another, and stores the answers in
-docs/found.json. Only a check that ran to its end, whose test passed, counts as the bug's absence: everything else
-without the bug's own finding is unclear. An answer that contradicts the data is stored, told, and ends the command
+measurements/found.json. Only a check that ran to its end, whose test passed, counts as the bug's absence: everything
+else without the bug's own finding is unclear. An answer that contradicts the data is stored, told, and ends the command
 with the exit code 1. `--patched` asks releases with our own small fixes instead: they must not show the bug, nor
 anything new in the whole suite.
 """

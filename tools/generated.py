@@ -2,14 +2,13 @@
 compares them.
 
 README.md's required targets; docs/support.md's tables of targets and servers; docs/reference.md's table of commands
-that the fuzzer does not send; docs/cli.md, from the command line;
-docs/toml.md, from the nouns that TOML files are read into; docs/BOARDS.md and its charts, from docs/boards.json;
-docs/BENCH.md, from docs/bench.json;
-docs/ENCODINGS.md, from docs/encodings.json; docs/FOUND.md and a table of docs/howto/upstream-ci.md, from
-docs/found/*.toml and docs/found.json;
-docs/RECALL.md, from docs/recall; docs/MATRIX.md, from docs/matrix.json;
-docs/TREES.md, from measurements/trees.toml and measurements/trees.json;
-a table of docs/TESTS.md, from measurements/harness-mutants.json.
+that the fuzzer does not send; docs/cli.md, from the command line; docs/toml.md, from the nouns that TOML files are read
+into; docs/BOARDS.md and its charts, from measurements/boards.json; docs/BENCH.md, from measurements/bench.json;
+docs/ENCODINGS.md, from measurements/encodings.json; docs/FOUND.md and a table of docs/howto/upstream-ci.md, from
+docs/found/*.toml and measurements/found.json; docs/RECALL.md, from measurements/recall; docs/MATRIX.md, from
+measurements/matrix.json; docs/TREES.md, from measurements/trees.toml and measurements/trees.json; a table of
+docs/TESTS.md, from measurements/harness-mutants.json; the schemas of measurements/, and its table of files, from
+tools/stored_data.py.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from harness.build.kernel import LinuxSource
 from harness.build.sources.tree_features import Landmarks
 from harness.build.unit_drivers import UnitTable
 from harness.cli.group import plumb
+from harness.core import json_codec
 from harness.core.errors import ExitCode
 from harness.core.model import Server, Suite
 from harness.core.strict_toml import ROOT
@@ -51,7 +51,7 @@ from suites.fuzz.grammar import Grammar, grammar
 from suites.moduleapi.test_census import UncalledList
 from suites.upstream import table as upstream
 from suites.visible import table as visible
-from tools import boards, bugs, encodings, goals, recall
+from tools import boards, bugs, encodings, goals, recall, stored_data
 from tools.harness_mutants import document as harness_mutants
 from tools.matrix import page as matrix_page
 from tools.trees import document as trees
@@ -75,8 +75,8 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("harness/run/server_questions.toml", Questions),
     ("harness/workflows/mutation_testing/bugs/NAME.toml", Mutation),
     ("harness/workflows/mutation_testing/generator/operators.toml", OperatorTable),
-    ("docs/recall/survivors.toml", recall.SurvivorList),
-    ("docs/recall/suspects.toml", recall.MeasuredRankings),
+    ("measurements/recall/survivors.toml", recall.SurvivorList),
+    ("measurements/recall/suspects.toml", recall.MeasuredRankings),
     ("measurements/harness-mutants.toml", harness_mutants.SurvivorList),
     ("measurements/trees.toml", trees.TreeList),
     ("harness/workflows/ignored_paths.toml", IgnoredPathTable),
@@ -249,6 +249,11 @@ def _type(kind: Any) -> str:
     return plain.get(kind) or str(kind.__name__)
 
 
+def schema_text(data: stored_data.StoredData) -> str:
+    """The schema of a file of measurements/."""
+    return json_codec.pretty(data.schema()).decode()
+
+
 def with_tables(path: Path, tables: dict[str, Callable[[], list[str]]]) -> str:
     """A page with its tables rewritten, between their marks."""
     text = path.read_text("utf-8")
@@ -275,6 +280,7 @@ RECALL = ROOT / "docs" / "RECALL.md"
 MATRIX = ROOT / "docs" / "MATRIX.md"
 TESTS = ROOT / "docs" / "TESTS.md"
 TREES = ROOT / "docs" / "TREES.md"
+MEASUREMENTS = stored_data.FOLDER / "README.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
     README: lambda: with_tables(README, {"required targets": required_rows}),
     SUPPORT: lambda: with_tables(SUPPORT, {"targets": target_rows, "demands": demand_rows, "servers": server_rows}),
@@ -319,6 +325,8 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
     ROOT / "docs" / "boards-key.svg": boards.memory_chart,
     ROOT / "docs" / "cli.md": command_line,
     ROOT / "docs" / "toml.md": toml_keys,
+    MEASUREMENTS: lambda: with_tables(MEASUREMENTS, {"files": stored_data.file_rows}),
+    **{data.schema_path: functools.partial(schema_text, data) for data in stored_data.DATA if data.kind},
 }
 
 

@@ -1,8 +1,8 @@
 """`python -m tools.goals`: measures how fast Plumbline answers, beside its goals, and stores the figures of a commit.
 
-Each measurement runs `plumb` as a person would, `--rounds` times, and the median counts. docs/bench.json keeps the
-figures of each commit that was measured. `python -m tools.generated` makes the tables of docs/BENCH.md from them. The
-machine should do nothing else: the load average is stored, too.
+Each measurement runs `plumb` as a person would, `--rounds` times, and the median counts. measurements/bench.json keeps
+the figures of each commit that was measured. `python -m tools.generated` makes the tables of docs/BENCH.md from them.
+The machine should do nothing else: the load average is stored, too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 DASH = "–"
 FIRST = ("cold", "cold_packaged")
 """Figures that are measured only on request: each call downloads, and builds servers for minutes."""
-STORED = ROOT / "docs" / "bench.json"
+STORED = ROOT / "measurements" / "bench.json"
 DEADLINE_SECONDS = 3600.0
 SEED = "1"
 BAD_SERVER = "redis-3.2.6"
@@ -307,7 +307,7 @@ def fuzzed(run: Path) -> tuple[int, int, float]:
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="The median of so many counts.")
 @click.option("--target", "targets", multiple=True, help="Fewer targets, for a trial: nothing is stored.")
 def main(names: tuple[str, ...], rounds: int, targets: tuple[str, ...]) -> None:
-    """Measure these, or all but first checks, which download; store the figures in docs/bench.json."""
+    """Measure these, or all but first checks, which download; store the figures in measurements/bench.json."""
     chosen = names or tuple(name for name in MEASUREMENTS if name not in FIRST)
     measured = _conditions()
     Cache.default()

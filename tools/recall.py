@@ -1,7 +1,8 @@
-"""docs/RECALL.md: which mutants the suites find, from the documents of samples in docs/recall.
+"""docs/RECALL.md: which mutants the suites find, from the documents of samples in measurements/recall.
 
-The documents are those of `plumb mutate --generate --sample N`. docs/recall/survivors.toml says of every survivor why
-it survives, or which test finds it now. docs/recall/suspects.toml has where `plumb suspects` ranked changed functions.
+The documents are those of `plumb mutate --generate --sample N`. measurements/recall/survivors.toml says of every
+survivor why it survives, or which test finds it now. measurements/recall/suspects.toml has where `plumb suspects`
+ranked changed functions.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-STORED = ROOT / "docs" / "recall"
+STORED = ROOT / "measurements" / "recall"
 NOT_RUN = "not run"
 """The `unexplained` of a bug for which `plumb explain` did not run."""
 
@@ -62,7 +63,7 @@ class HeldBack(Record, frozen=True):
 
 
 class SurvivorList(Record, frozen=True):
-    """docs/recall/survivors.toml."""
+    """measurements/recall/survivors.toml."""
 
     survivors: list[Survivor]
     held_back: list[HeldBack] = msgspec.field(default_factory=list)
@@ -129,7 +130,7 @@ _EXPLAINED: dict[str, Callable[[MeasuredRanking], bool]] = {
 
 
 class MeasuredRankings(Record, frozen=True):
-    """docs/recall/suspects.toml."""
+    """measurements/recall/suspects.toml."""
 
     commit: str
     """Plumbline's, of all rankings that name no other."""

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
 PAGES = sorted(
     path
-    for pattern in ("*.md", "docs/**/*.md", "suites/**/*.md", "targets/*.md", "toolchains/**/*.md", "harness/*.md")
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "suites/**/*.md",
+        "targets/*.md",
+        "toolchains/**/*.md",
+        "harness/*.md",
+        "measurements/*.md",
+    )
     for path in ROOT.glob(pattern)
 )
 
@@ -69,7 +77,9 @@ def test_the_readme_begins_with_commands() -> None:
     assert [line.split("#")[0].strip() for line in lines[3:5]] == ["ci/check", "ci/test"]
 
 
-PATHS = re.compile(r"(?<![\w/.-])(?:harness|suites|tests|toolchains|targets|tools|ci)(?:/[\w.-]+)+(?<![.])")
+PATHS = re.compile(
+    r"(?<![\w/.-])(?:harness|suites|tests|toolchains|targets|tools|measurements|ci)(?:/[\w.-]+)+(?<![.])"
+)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""docs/found.json and docs/matrix.json name only commits that readers have."""
+"""measurements/found.json and measurements/matrix.json name only commits that readers have."""
 
 from __future__ import annotations
 

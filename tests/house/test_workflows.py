@@ -91,7 +91,7 @@ def test_the_parts_of_a_sample_of_mutants_have_different_seeds_and_a_patch_where
             named.add(expand(name, contexts))
         assert len(seeds) == len(parts), "two machines would examine the same mutants"
         assert max(seeds) < 2**32
-    # All these documents are in one folder, docs/recall.
+    # All these documents are in one folder, measurements/recall.
     assert len(named) == len(entries) * len(parts)
     known, documented = Catalog().servers, bugs.read_bugs()
     for entry in entries:

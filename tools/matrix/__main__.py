@@ -1,9 +1,9 @@
 """`python -m tools.matrix`: asks the cells of docs/MATRIX.md, one `plumb check` after another.
 
 One check asks all machines of a server that was made in one way, so that preparation, native build and imports are paid
-once. Its answers are stored in docs/matrix.json when it ends. A tool that is killed loses the running check alone: the
-next call continues with what is missing. Cells that are UNKNOWN, as on a machine that is too busy, count as missing.
-They come last, each in its own check, because what spoiled one of them need not spoil others.
+once. Its answers are stored in measurements/matrix.json when it ends. A tool that is killed loses the running check
+alone: the next call continues with what is missing. Cells that are UNKNOWN, as on a machine that is too busy, count as
+missing. They come last, each in its own check, because what spoiled one of them need not spoil others.
 """
 
 from __future__ import annotations

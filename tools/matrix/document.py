@@ -1,4 +1,4 @@
-"""docs/matrix.json: the stored answer of each cell, and which cells there are. It starts nothing."""
+"""measurements/matrix.json: the stored answer of each cell, and which cells there are. It starts nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
     from harness.judge.verdict import CellVerdict
 
-STORED = ROOT / "docs" / "matrix.json"
+STORED = ROOT / "measurements" / "matrix.json"
 SERVERS = (
     "redis-7.0.15",
     "valkey-9.1.2",
@@ -174,7 +174,7 @@ class MatrixCell(Record, frozen=True):
 
 
 class Matrix(Record, frozen=True):
-    """docs/matrix.json."""
+    """measurements/matrix.json."""
 
     cells: tuple[MatrixCell, ...] = ()
 
@@ -254,7 +254,7 @@ def take(answers: Path, path: Path = STORED) -> int:
     """
     if not answers.is_file():
         raise UsageError(
-            "no such file of answers", where=str(answers), remedy="the docs/matrix.json of another machine"
+            "no such file of answers", where=str(answers), remedy="the measurements/matrix.json of another machine"
         )
     stored = read(path)
     new = [

@@ -1,4 +1,4 @@
-"""The tables of docs/MATRIX.md, made of docs/matrix.json, the catalog and docs/found."""
+"""The tables of docs/MATRIX.md, made of measurements/matrix.json, the catalog and docs/found."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 OLDER = "†"
 NONE = "–"
 LONGEST_REMARK = 160
-"""In characters. docs/matrix.json has the whole."""
+"""In characters. measurements/matrix.json has the whole."""
 COMPARED: Way = "gcc"
 """The way that all others are compared with: GCC, with the GNU C library."""
 _PAGE = re.compile(r"docs/found/([a-z0-9-]+)\.md")

@@ -21,6 +21,7 @@ include_patterns = [
     "CHANGELOG.md",
     "docs/**.md",
     "harness/README.md",
+    "measurements/README.md",
     "suites/README.md",
     "suites/*/README.md",
     "targets/README.md",

@@ -264,7 +264,7 @@ def test_survivors_that_behave_like_the_release_are_counted_separately(
 
 def test_every_survivor_has_a_reason_or_a_test_that_exists() -> None:
     said, samples = recall.survivors(), recall.documents()
-    assert recall.unexplained(samples, said) == [], "say why in docs/recall/survivors.toml, or add a test"
+    assert recall.unexplained(samples, said) == [], "say why in measurements/recall/survivors.toml, or add a test"
     survived = {(one.header.server, each.mutant.name) for one in samples for each in one.of("survived")}
     assert {(one.server, one.mutant) for one in said.survivors} <= survived, "entries for mutants that do not survive"
     for one in said.survivors:
