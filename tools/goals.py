@@ -1,8 +1,8 @@
 """`python -m tools.goals`: measures how fast Plumbline answers, beside its goals, and stores the figures of a commit.
 
 Each measurement runs `plumb` as a person would, `--rounds` times, and the median counts. measurements/bench.json keeps
-the figures of each commit that was measured. `python -m tools.generated` makes the tables of docs/BENCH.md from them.
-The machine should do nothing else: the load average is stored, too.
+the figures of each commit that was measured, and the command prints them side by side. `python -m tools.generated`
+writes the newest ones into docs/BENCH.md. The machine should do nothing else: the load average is stored, too.
 """
 
 from __future__ import annotations
@@ -101,6 +101,11 @@ class Measured(Record, frozen=True):
     figures: dict[str, list[float]]
     """Name of a figure -> its value in each round."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether other work occupied the machine before the first measurement."""
+        return self.load is not None and self.load > self.processors / 2
+
 
 def read() -> list[Measured]:
     """The stored figures, the oldest first."""
@@ -115,8 +120,24 @@ def store(measured: Measured) -> None:
     STORED.write_bytes(json_codec.pretty([*others, msgspec.structs.replace(measured, figures=figures)]))
 
 
+def current_rows(stored: Sequence[Measured] | None = None) -> list[str]:
+    """The table of docs/BENCH.md: a row for each figure, with its newest value; of the stored ones by default."""
+    stored = read() if stored is None else stored
+    lines = []
+    for name, goal in GOALS.items():
+        newest = next((one for one in reversed(stored) if one.figures.get(name)), None)
+        figure = (_cell(goal, newest.figures[name]), _machine(newest)) if newest else ("not measured", "")
+        lines.append([goal.title, _goal(goal), *figure])
+    return table(["figure", "goal", "measured", "on a machine with"], lines, numbers_from=1)
+
+
+def _machine(measured: Measured) -> str:
+    busy = ", beside other work" if measured.is_busy else ""
+    return f"{measured.processors} processors{busy}"
+
+
 def rows(stored: Sequence[Measured] | None = None) -> list[str]:
-    """The table of docs/BENCH.md: a row for each figure, a column for each commit; of the stored ones by default."""
+    """What the command prints: a row for each figure, a column for each commit; of the stored ones by default."""
     stored = read() if stored is None else stored
     heads = [f"{one.commit}, {one.date}" for one in stored]
     lines = []
@@ -324,7 +345,7 @@ def main(names: tuple[str, ...], rounds: int, targets: tuple[str, ...]) -> None:
                     # Stored at once, so a later failure does not lose these figures.
                     store(measured)
     click.echo("\n".join(rows([*read(), measured] if targets else read())))
-    if measured.load is not None and measured.load > measured.processors / 2:
+    if measured.is_busy:
         click.echo(f"The machine was busy (load {measured.load}) before it measured: figures of time say little.")
 
 

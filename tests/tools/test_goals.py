@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -50,6 +51,17 @@ def test_a_table_has_medians_and_marks_missed_goals(tmp_path: Path, monkeypatch:
     assert "| quick check, six targets | ≤ 70 s | 160 s (3×, missed) | 61 s (3×) |" in rows
     assert any("| ≥ 1500 1/s | – | 1,650 1/s (2×) |" in row for row in rows)
     assert rows[-1] == "| processors, load before |  | 2, 0.1 | 2, 0.1 |"
+
+
+def test_the_page_has_the_newest_value_of_each_figure_and_says_where_other_work_ran() -> None:
+    stored = [
+        measured("old", quick=[160.0], streams=[200.0]),
+        msgspec.structs.replace(measured("new", quick=[60.0, 61.0, 900.0]), load=1.1),
+    ]
+    rows = goals.current_rows(stored)
+    assert "| quick check, six targets | ≤ 70 s | 61 s (3×) | 2 processors, beside other work |" in rows
+    assert any(row.endswith("| ≥ 1500 1/s | 200 1/s (1×, missed) | 2 processors |") for row in rows)
+    assert "| first check with an empty cache | ≤ 360 s | not measured |  |" in rows
 
 
 def test_a_failed_measurement_loses_no_earlier_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
