@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from tools.bugs import Bug
     from tools.matrix.document import CellFinding, Matrix, MatrixCell, Way
 
-OLDER = "†"
-NONE = "–"
 LONGEST_REMARK = 160
 """In characters. measurements/matrix.json has the whole."""
 COMPARED: Way = "gcc"
@@ -65,50 +64,60 @@ class _Page:
         self.matrix, self.catalog, self.known = matrix, catalog, known
 
     def server_tables(self) -> list[str]:
-        """A heading and a table for each server."""
+        """For each server a heading, its answered cells, and how many have no answer."""
         lines: list[str] = []
         for server in SERVERS:
             lines += [f"### {server}", "", *self.server_rows(server), ""]
         return lines[:-1]
 
     def server_rows(self, server: str) -> list[str]:
-        """A row for each machine, a column for each way in which the server can be made."""
-        targets = document.machines(self.catalog)
-        possible = {one.name: document.possible_ways(self.catalog, server, one) for one in targets}
-        ways = [way for way in WAYS if any(way in some for some in possible.values())]
-        rows = [
-            (f"`{name}`", *(self._cell(server, way, name) if way in some else NONE for way in ways))
-            for name, some in possible.items()
-            if some
+        """A row for each answered cell: the verdict, and what proves that the check looked."""
+        cells = [
+            (way, self.matrix.best(server, way, target.name))
+            for target in document.machines(self.catalog)
+            for way in document.possible_ways(self.catalog, server, target)
         ]
-        return table(["target", *ways], rows)
+        rows = [self._row(cell) for _, cell in cells if cell]
+        heads = ["target", "made by", "tier", "verdict", "findings", "canaries"]
+        heads += ["tests passed / failed / skipped", "others", "remark"]
+        lines = table(heads, rows) if rows else []
+        if missing := Counter(way for way, cell in cells if cell is None):
+            counts = ", ".join(f"{missing[way]} of `{way}`" for way in WAYS if way in missing)
+            lines += [*([""] if rows else []), f"Without an answer: {counts}."]
+        return lines
 
-    def _cell(self, server: str, way: Way, target: str) -> str:
-        cell = self.matrix.best(server, way, target)
-        if cell is None:
-            return ""
+    @staticmethod
+    def _row(cell: MatrixCell) -> tuple[object, ...]:
         new = sum(not one.known for one in cell.findings)
-        words = [_verdict(cell) + self._older(cell)]
-        words += [f"{len(cell.findings) - new} known"] if new < len(cell.findings) else []
-        words += [f"{new} new"] if new else []
-        words += [cell.question.tier] if cell.question.tier != "quick" else []
-        return ", ".join(words)
-
-    def _older(self, cell: MatrixCell) -> str:
-        return OLDER if cell.commit != self.matrix.commit else ""
+        findings = [f"{len(cell.findings) - new} known"] if new < len(cell.findings) else []
+        findings += [f"{new} new"] if new else []
+        tests = cell.tests
+        worst = "; ".join(f"{one.suite}: {one.reason}" for one in cell.suites if one.verdict is Verdict.UNKNOWN)
+        remark = textwrap.shorten((cell.reason or worst).replace("\n", "; "), LONGEST_REMARK, placeholder=" …")
+        return (
+            f"`{cell.question.target}`",
+            cell.question.way,
+            cell.question.tier,
+            cell.verdict.value if cell.verdict is Verdict.PASS else f"**{cell.verdict.value}**",
+            ", ".join(findings),
+            cell.canaries,
+            f"{tests['passed']} / {tests['failed']} / {tests['skipped']}",
+            len(cell.beside),
+            as_text(remark),
+        )
 
     def state(self) -> list[str]:
-        """How much was asked, and with which commit."""
+        """How much was asked, and how much of that with the newest state of Plumbline."""
         every = document.questions()
         asked = [one for one in self.matrix.cells if one.verdict is not Verdict.UNKNOWN]
         quick = {(one.question.server, one.question.way, one.question.target) for one in asked}
-        old = sum(bool(self._older(one)) for one in asked)
+        old = sum(one.commit != self.matrix.commit for one in asked)
         unnamed = sum(not one.commit for one in asked)
         lines = [f"{len(quick)} of {len(every)} cells have a verdict."]
-        if asked:
-            others = f"{old} of the answers are from other commits (marked {OLDER})"
-            others += f", {unnamed} of them from commits that this repository does not contain" if unnamed else ""
-            lines.append(f"The newest commit is {self.matrix.commit}; {others}.")
+        if old:
+            lines.append(f"Of {len(asked)} answers, {old} are from an earlier state of Plumbline than the newest one.")
+        if unnamed:
+            lines.append(f"This repository does not contain the state of {unnamed}.")
         return [" ".join(lines)]
 
     def difference_rows(self) -> list[str]:
@@ -166,50 +175,6 @@ class _Page:
         reasons = sorted({one.known for _, one in found if one.known})
         return as_text("; ".join(reasons)) if reasons else "**none yet**"
 
-    def cell_rows(self) -> list[str]:
-        """A row for each answer, with what proves that the check looked."""
-        rows = []
-        for cell in self.matrix.cells:
-            asked, tests = cell.question, cell.tests
-            proof = f"{tests['passed']} / {tests['failed']} / {tests['skipped']}"
-            worst = "; ".join(f"{one.suite}: {one.reason}" for one in cell.suites if one.verdict is Verdict.UNKNOWN)
-            remark = as_text(
-                textwrap.shorten((cell.reason or worst).replace("\n", "; "), LONGEST_REMARK, placeholder=" …")
-            )
-            at = f"{cell.commit or '–'}{self._older(cell)}"
-            rows.append(
-                (
-                    asked.server,
-                    asked.way,
-                    f"`{asked.target}`",
-                    asked.tier,
-                    _verdict(cell),
-                    cell.canaries,
-                    proof,
-                    len(cell.beside),
-                    f"{cell.asked:%Y-%m-%d}",
-                    at,
-                    f"{cell.seconds:.0f}",
-                    remark,
-                )
-            )
-        heads = [
-            "server",
-            "made by",
-            "target",
-            "tier",
-            "verdict",
-            "canaries",
-            "tests passed / failed / skipped",
-            "others",
-            "asked",
-        ]
-        return table([*heads, "commit", "seconds", "remark"], rows)
-
-
-def _verdict(cell: MatrixCell) -> str:
-    return cell.verdict.value if cell.verdict is Verdict.PASS else f"**{cell.verdict.value}**"
-
 
 def _like(asked: document.Question, way: Way) -> document.Question:
     return document.Question(server=asked.server, way=way, target=asked.target, tier=asked.tier)
@@ -229,5 +194,4 @@ def tables(
         "differences": made.difference_rows,
         "servers": made.server_tables,
         "findings": made.finding_rows,
-        "cells": made.cell_rows,
     }
