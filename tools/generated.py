@@ -312,9 +312,10 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
         RECALL,
         {
             "samples": recall.sample_rows,
-            "suspects": recall.suspect_rows,
+            "kinds": recall.kind_rows,
             "operators": recall.operator_rows,
-            "results": recall.result_rows,
+            "suites": recall.suite_rows,
+            "suspects": recall.suspect_rows,
         },
     ),
     TESTS: lambda: with_tables(TESTS, {"mutants": harness_mutants.share_rows}),

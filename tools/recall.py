@@ -2,13 +2,14 @@
 
 The documents are those of `plumb mutate --generate --sample N`. measurements/recall/survivors.toml says of every
 survivor why it survives, or which test finds it now. measurements/recall/suspects.toml has where `plumb suspects`
-ranked changed functions.
+ranked changed functions. `python -m tools.recall` prints what the page leaves out: each mutant, and each ranking.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
 import msgspec
 
 from harness.core.errors import UsageError
@@ -27,8 +28,10 @@ from harness.workflows.mutation_testing.recall.document import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from pathlib import Path
+
+    from harness.workflows.mutation_testing.recall.document import MutantOutcome
 
 STORED = ROOT / "measurements" / "recall"
 NOT_RUN = "not run"
@@ -71,6 +74,12 @@ class SurvivorList(Record, frozen=True):
     def is_held_back(self, sample: RecallDocument) -> bool:
         """Whether all seeds of a sample are held back."""
         return set(sample.seeds) <= {one.seed for one in self.held_back}
+
+    def of_held_back(self, samples: Iterable[RecallDocument]) -> list[RecallDocument]:
+        """Those that are held back, the newest first: the list has the oldest seeds first."""
+        order = [one.seed for one in self.held_back]
+        held_back = [one for one in samples if self.is_held_back(one)]
+        return sorted(held_back, key=lambda one: -max(map(order.index, one.seeds)))
 
     def wanted(self, sample: RecallDocument) -> int:
         """How many of the sample's mutants were to be judged; 0 if all of them are."""
@@ -137,19 +146,27 @@ class MeasuredRankings(Record, frozen=True):
     rankings: list[MeasuredRanking]
 
     def samples(self) -> dict[str, list[MeasuredRanking]]:
-        """Kind of sample, with its commit -> its rankings: first those that are held back, the oldest first."""
-        found: dict[str, list[MeasuredRanking]] = {}
-        for one in sorted(self.rankings, key=lambda one: (one.training, one.commit != "")):
-            found.setdefault(self.sample_of(one), []).append(one)
-        return found
-
-    def sample_of(self, one: MeasuredRanking) -> str:
-        """The kind of sample and its commit."""
-        return f"{'training' if one.training else 'held back'}, {one.commit or self.commit}"
+        """Kind of sample -> its rankings."""
+        return {
+            kind: [one for one in self.rankings if one.training == training]
+            for kind, training in (("held back", False), ("training", True))
+        }
 
 
 def suspect_rows(folder: Path = STORED) -> list[str]:
-    """A row for each bug whose ranking was measured, and the totals."""
+    """How often the changed function is near the head of a ranking."""
+    samples = read_toml(folder / "suspects.toml", MeasuredRankings).samples()
+    explained = [[one for one in sample if one.unexplained != NOT_RUN] for sample in samples.values()]
+    shares = [
+        (words, *(str(Share(found=sum(map(holds, sample)), judged=len(sample))) for sample in among))
+        for places, among in ((_PLACES, samples.values()), (_EXPLAINED, explained))
+        for words, holds in places.items()
+    ]
+    return table(["the changed function is", *samples], shares)
+
+
+def ranking_rows(folder: Path = STORED) -> list[str]:
+    """A row for each bug whose ranking was measured."""
     measured = read_toml(folder / "suspects.toml", MeasuredRankings)
     rows = [
         (
@@ -163,21 +180,13 @@ def suspect_rows(folder: Path = STORED) -> list[str]:
             f"`{one.parts_in}`" if one.parts_in else "",
             one.failing,
             one.passing,
-            measured.sample_of(one),
+            f"{'training' if one.training else 'held back'}, {one.commit or measured.commit}",
         )
         for one in measured.rankings
     ]
     heads = ["bug", "changed function", "target", "suite", "points to", "rank", "rank after `plumb explain`"]
     heads += ["values part in", "failing runs", "passing runs", "sample, commit"]
-    samples = measured.samples()
-    explained = [[one for one in sample if one.unexplained != NOT_RUN] for sample in samples.values()]
-    shares = [
-        (words, *(str(Share(found=sum(map(holds, sample)), judged=len(sample))) for sample in among))
-        for places, among in ((_PLACES, samples.values()), (_EXPLAINED, explained))
-        for words, holds in places.items()
-    ]
-    summary = table(["the changed function is", *samples], shares)
-    return [*table(heads, rows), "", *summary]
+    return table(heads, rows)
 
 
 def documents(folder: Path = STORED) -> list[RecallDocument]:
@@ -222,75 +231,129 @@ def unexplained(samples: Iterable[RecallDocument], said: SurvivorList) -> list[s
     ]
 
 
-def operator_rows() -> list[str]:
-    """The operators."""
-    rows = [(f"`{one.name}`", one.fault, one.title, ", ".join(one.targets)) for one in read_operators().operators]
-    return table(["operator", "fault", "the bug", "must show on"], rows)
+_EXPLANATIONS = ("survived", "another test", "same", "no test")
+"""The survivors; those that another test finds; those that behave like the release; the others."""
+
+
+class _Explained:
+    """What is said of survivors."""
+
+    def __init__(self, said: SurvivorList) -> None:
+        self._said = {(one.server, one.mutant): one for one in said.survivors}
+
+    def is_same(self, sample: RecallDocument, outcome: MutantOutcome) -> bool:
+        """Whether a reason shows that it behaves like the release."""
+        said = self._said.get((sample.header.server, outcome.mutant.name))
+        return outcome.state == "survived" and said is not None and said.same
+
+    def counts(self, survived: Iterable[tuple[RecallDocument, MutantOutcome]]) -> tuple[int, ...]:
+        """How many there are of each of `_EXPLANATIONS`."""
+        said = [self._said.get((sample.header.server, one.mutant.name)) for sample, one in survived]
+        found_now = sum(one is not None and bool(one.test) for one in said)
+        same = sum(one is not None and one.same for one in said)
+        return len(said), found_now, same, len(said) - found_now - same
 
 
 def sample_rows() -> list[str]:
-    """A row for each group of samples."""
+    """A row for each held-back sample, the newest of each release first, and how many others are stored."""
+    said, stored = survivors(), documents()
+    held_back = said.of_held_back(stored)
+    explained = _Explained(said)
     rows = []
-    said = survivors()
-    with_test = {(each.server, each.mutant) for each in said.survivors if each.test}
-    same = {(each.server, each.mutant) for each in said.survivors if each.same}
-    for each in documents():
-        header = each.header
-        use = "held back" if said.is_held_back(each) else "training"
-        states = [len(each.of(state)) for state in ("survived", "equivalent", "invalid", "unjudged")]
-        seeds = ", ".join(map(str, each.seeds))
-        share = str(share_of(each.outcomes))
-        survived = [(header.server, outcome.mutant.name) for outcome in each.of("survived")]
-        found_since = sum(name in with_test for name in survived)
-        others = [one for one in each.outcomes if (header.server, one.mutant.name) not in same]
+    for each in sorted(held_back, key=lambda one: one.header.server):
+        judged = each.of(*JUDGED)
+        wanted = said.wanted(each)
+        read = said.read_before(each)
         rows.append(
             (
-                use,
-                header.server,
-                header.tier,
-                ", ".join(header.targets),
-                seeds,
-                header.commit,
-                share,
-                *states,
-                found_since,
-                sum(name in same for name in survived),
-                str(share_of(others)),
+                each.header.server,
+                each.header.tier,
+                ", ".join(each.header.targets),
+                ", ".join(map(str, each.seeds)),
+                f"{len(judged)} of {wanted}" if wanted else str(len(judged)),
+                str(share_of(judged)),
+                str(share_of(one for one in judged if one.mutant.name not in read)),
+                str(share_of(one for one in judged if not explained.is_same(each, one))),
+                *explained.counts((each, one) for one in each.of("survived")),
+                *(len(each.of(state)) for state in ("equivalent", "invalid", "unjudged")),
             )
         )
-    heads = ["sample", "release", "tier", "targets", "seeds", "commit", "found", "survived"]
-    heads += ["equivalent", "invalid", "unjudged", "another test", "same", "found of the others"]
-    return [*table(heads, rows), *_remarks(said)]
+    heads = ["release", "tier", "targets", "seed", "judged", "found", "found of those that nobody had read"]
+    heads += ["found without the same", *_EXPLANATIONS, "equivalent", "invalid", "unjudged"]
+    training = len(stored) - len(held_back)
+    return [*table(heads, rows), "", f"{training} training samples are stored, too. They say nothing about recall."]
 
 
-def _remarks(said: SurvivorList) -> list[str]:
-    """A sentence for each held-back sample that is cut short, and one where a list that was read had mutants of it."""
-    lines = []
-    for each in documents():
-        if said.is_held_back(each) and said.wanted(each):
-            seeds = ", ".join(map(str, each.seeds))
-            judged = len(each.of(*JUDGED))
-            wanted = f"The sample of seed {seeds} has {said.wanted(each)} mutants to judge."
-            lines += ["", f"{wanted} Time ran out after the first {judged}."]
-        names = said.read_before(each)
-        read = [one for one in each.of(*JUDGED) if one.mutant.name in names]
-        if said.is_held_back(each) and read:
-            others = share_of(one for one in each.outcomes if one.mutant.name not in names)
-            seeds = ", ".join(map(str, each.seeds))
-            known = "1 was" if len(read) == 1 else f"{len(read)} were"
-            sentence = f"Of the judged mutants of seed {seeds}, {known} also in the list of an earlier sample"
-            lines += ["", f"{sentence}, which somebody had read. Without them the share is {others}."]
-    return lines
+def releases() -> list[RecallDocument]:
+    """The held-back samples of each release as one. Of a mutant in several samples, the newest outcome counts."""
+    groups: dict[str, list[RecallDocument]] = {}
+    for each in survivors().of_held_back(documents()):
+        groups.setdefault(each.header.server, []).append(each)
+    return [
+        RecallDocument(
+            header=samples[0].header,
+            seeds=sorted(seed for one in samples for seed in one.seeds),
+            baseline=[],
+            outcomes=list({one.mutant.name: one for sample in reversed(samples) for one in sample.outcomes}.values()),
+        )
+        for _, samples in sorted(groups.items())
+    ]
 
 
-def result_rows() -> list[str]:
-    """The tables of each group of samples."""
+def kind_rows() -> list[str]:
+    """A row for each release and kind of fault."""
+    explained = _Explained(survivors())
+    rows = []
+    for release in releases():
+        judged = release.of(*JUDGED)
+        for fault in sorted({one.mutant.fault for one in judged}):
+            members = [one for one in judged if one.mutant.fault == fault]
+            survived = [(release, one) for one in members if one.state == "survived"]
+            rows.append((release.header.server, fault, str(share_of(members)), *explained.counts(survived)))
+    return table(["release", "fault", "found", *_EXPLANATIONS], rows)
+
+
+def operator_rows() -> list[str]:
+    """A row for each operator, with its mutants of all releases."""
+    explained = _Explained(survivors())
+    judged = [(release, one) for release in releases() for one in release.of(*JUDGED)]
+    rows = []
+    for operator in read_operators().operators:
+        members = [(release, one) for release, one in judged if one.mutant.operator == operator.name]
+        survived = [(release, one) for release, one in members if one.state == "survived"]
+        rows.append(
+            (
+                f"`{operator.name}`",
+                operator.fault,
+                operator.title,
+                ", ".join(operator.targets),
+                f"{len(members) - len(survived)} of {len(members)}",
+                *explained.counts(survived),
+            )
+        )
+    return table(["operator", "fault", "the bug", "must show on", "found", *_EXPLANATIONS], rows)
+
+
+def suite_rows() -> list[str]:
+    """Tables for each release: which suites found its mutants, and whether a finding names the changed function."""
+    lines: list[str] = []
+    for release in releases():
+        lines += [f"### {release.header.server}", ""]
+        lines += [*tables.by_suite(release), "", *tables.by_evidence(release), ""]
+    return lines[:-1]
+
+
+def result_rows(seeds: Collection[int] = ()) -> list[str]:
+    """Every table of each group of samples with one of these seeds; of all if none is given."""
     lines: list[str] = []
     said = {(each.server, each.mutant): each.reason or f"`{each.test}`" for each in survivors().survivors}
     for each in documents():
+        if seeds and not {*seeds} & {*each.seeds}:
+            continue
         server = each.header.server
         words = {mutant: text for (release, mutant), text in said.items() if release == server}
-        lines += [f"### {server}, {each.header.tier}, commit {each.header.commit}", ""]
+        named = ", ".join(map(str, each.seeds))
+        lines += [f"### {server}, {each.header.tier}, seed {named}, commit {each.header.commit}", ""]
         for rows in (
             tables.by_operator(each),
             tables.by_file(each),
@@ -302,3 +365,15 @@ def result_rows() -> list[str]:
         ):
             lines += [*rows, ""]
     return lines[:-1]
+
+
+@click.command()
+@click.option("--seed", "seeds", type=int, multiple=True, help="Only samples of this seed; repeat for more.")
+@click.option("--suspects", is_flag=True, help="The rankings of suspects instead.")
+def main(seeds: tuple[int, ...], *, suspects: bool) -> None:
+    """Print every mutant of the stored samples: what found it, or why nothing does."""
+    click.echo("\n".join(ranking_rows() if suspects else result_rows(seeds)))
+
+
+if __name__ == "__main__":
+    main()

@@ -21,6 +21,7 @@ from harness.workflows.mutation_testing.generator.mutants import Mutant
 from harness.workflows.mutation_testing.mutations import Edit
 from harness.workflows.mutation_testing.recall import tables
 from harness.workflows.mutation_testing.recall.document import (
+    JUDGED,
     Header,
     MutantOutcome,
     NewFinding,
@@ -248,18 +249,56 @@ def test_an_unexplained_survivor_is_reported(tmp_path: Path) -> None:
         recall.survivors(tmp_path)
 
 
+def stored(monkeypatch: pytest.MonkeyPatch, folder: Path, said: str, *samples: RecallDocument) -> None:
+    """Samples in place of those of measurements/recall, and what is said of their survivors."""
+    for number, sample in enumerate(samples):
+        (folder / f"{number}.json").write_bytes(json_codec.pretty(sample))
+    (folder / "survivors.toml").write_text(said or "survivors = []\n", "utf-8")
+    documents, survivors = recall.documents(folder), recall.survivors(folder)
+    monkeypatch.setattr(recall, "documents", lambda: documents)
+    monkeypatch.setattr(recall, "survivors", lambda: survivors)
+
+
+def explained(number: int, words: str) -> str:
+    return f'[[survivors]]\nserver = "redis-7.0.15"\nmutant = "drop-{number}"\n{words}\n'
+
+
 def test_survivors_that_behave_like_the_release_are_counted_separately(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "one.json").write_bytes(json_codec.pretty(a_document(*MIXED.outcomes, an_outcome("drop-4"))))
-    entries = [f'[[survivors]]\nserver = "redis-7.0.15"\nmutant = "drop-{number}"\n' for number in (2, 4)]
-    text = f'{entries[0]}reason = "nothing reads it"\nsame = true\n{entries[1]}test = "a::b"\n'
-    (tmp_path / "survivors.toml").write_text(text, "utf-8")
-    documents, survivors = recall.documents(tmp_path), recall.survivors(tmp_path)
-    monkeypatch.setattr(recall, "documents", lambda: documents)
-    monkeypatch.setattr(recall, "survivors", lambda: survivors)
-    (row,) = recall.sample_rows()[2:]
-    assert "| 2 of 4 (50 %, 15 % to 85 %) | 2 | 1 | 1 | 1 | 1 | 1 | 2 of 3 (67 %, 21 % to 94 %) |" in row
+    said = explained(2, 'reason = "nothing reads it"\nsame = true') + explained(4, 'test = "a::b"')
+    said += explained(6, 'reason = "nothing prints it"') + "[[held_back]]\nseed = 1\n"
+    sample = a_document(*MIXED.outcomes, an_outcome("drop-4"), an_outcome("drop-6"))
+    stored(monkeypatch, tmp_path, said, sample)
+    row = recall.sample_rows()[2]
+    assert row.endswith("| 2 of 5 (40 %, 12 % to 77 %) | 2 of 4 (50 %, 15 % to 85 %) | 3 | 1 | 1 | 1 | 1 | 1 | 1 |")
+    assert "| redis-7.0.15 | width | 2 of 5 (40 %, 12 % to 77 %) | 3 | 1 | 1 | 1 |" in recall.kind_rows()
+
+
+def test_of_a_mutant_in_several_samples_of_a_release_the_newest_outcome_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def sample(commit: str, seed: int, *outcomes: MutantOutcome) -> RecallDocument:
+        return a_document(*outcomes, seed=seed, header=msgspec.structs.replace(HEADER, commit=commit))
+
+    said = explained(1, 'test = "a::b"') + "".join(f"[[held_back]]\nseed = {seed}\n" for seed in (9, 2))
+    newer = sample("b", 2, an_outcome("drop-1", "found", found_by="sds"))
+    older = sample("c", 9, an_outcome("drop-1"), an_outcome("drop-2", "found", found_by="sds"))
+    training = sample("a", 5, an_outcome("drop-3"))
+    stored(monkeypatch, tmp_path, said, newer, older, training)
+    assert [row.split(" | ")[3] for row in recall.sample_rows()[2:4]] == ["2", "9"], "the newest sample is not first"
+    assert recall.sample_rows()[-1].startswith("1 training samples")
+    (release,) = recall.releases()
+    assert [(one.mutant.name, one.state) for one in release.outcomes] == [("drop-1", "found"), ("drop-2", "found")]
+    assert "### redis-7.0.15" in recall.suite_rows()
+    assert recall.result_rows([9])[0] == "### redis-7.0.15, quick, seed 9, commit c"
+    assert sum(line.startswith("###") for line in recall.result_rows()) == 3
+
+
+def test_an_operators_row_counts_its_mutants_of_all_releases() -> None:
+    rows = recall.operator_rows()[2:]
+    judged = sum(int(found.group(1)) for row in rows if (found := re.search(r"\d+ of (\d+) \|", row)))
+    assert judged == sum(len(one.of(*JUDGED)) for one in recall.releases()) > 0
 
 
 def test_every_survivor_has_a_reason_or_a_test_that_exists() -> None:
@@ -282,30 +321,25 @@ def test_a_sample_whose_list_of_mutants_was_read_is_training_data(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     later = msgspec.structs.replace(HEADER, commit="later")
-    (tmp_path / "one.json").write_bytes(
-        json_codec.pretty(a_document(an_outcome("drop-1"), an_outcome("drop-3"), seed=3))
-    )
-    (tmp_path / "two.json").write_bytes(json_codec.pretty(a_document(an_outcome("drop-1"), seed=4, header=later)))
-    (tmp_path / "three.json").write_bytes(json_codec.pretty(a_document(an_outcome("drop-2"), seed=3, header=later)))
     said = "survivors = []\n" + "".join(
         f'[[held_back]]\nseed = {seed}\nwanted = {wanted}\nread_before = ["{name}"]\n'
         for seed, wanted, name in ((3, 9, "drop-1"), (5, 7, "drop-3"))
     )
-    (tmp_path / "survivors.toml").write_text(said, "utf-8")
-    documents, survivors = recall.documents(tmp_path), recall.survivors(tmp_path)
-    monkeypatch.setattr(recall, "documents", lambda: documents)
-    monkeypatch.setattr(recall, "survivors", lambda: survivors)
-    *rows, blank, cut, another_blank, sentence = recall.sample_rows()[2:]
-    assert (blank, another_blank) == ("", "")
-    assert cut == "The sample of seed 3 has 9 mutants to judge. Time ran out after the first 2."
-    assert "of seed 3, 1 was also in the list" in sentence, "the training sample has no such sentence"
-    assert "Without them the share is 0 of 1" in sentence, "another seed's list counts for that seed"
-    uses = [row.split(" | ")[0] for row in rows]
+    stored(
+        monkeypatch,
+        tmp_path,
+        said,
+        a_document(an_outcome("drop-1"), an_outcome("drop-3"), seed=3),
+        a_document(an_outcome("drop-1"), seed=4, header=later),
+        a_document(an_outcome("drop-2"), seed=3, header=later),
+    )
+    row, blank, sentence = recall.sample_rows()[2:]
+    cells = row.split(" | ")
     # It is enough that one seed was read: both samples of the later commit count as training data.
-    assert dict(zip([each.header.commit for each in documents], uses, strict=True)) == {
-        HEADER.commit: "| held back",
-        "later": "| training",
-    }
+    assert (cells[3], blank) == ("3", "")
+    assert sentence == "1 training samples are stored, too. They say nothing about recall."
+    assert cells[4] == "2 of 9", "time ran out"
+    assert cells[6].startswith("0 of 1"), "another seed's list counts for that seed"
 
 
 @pytest.mark.parametrize(
@@ -350,22 +384,21 @@ points_to = "{points_to}"
         entry.format(rank=rank, points_to=points_to, explained=explained) for rank, points_to, explained in ranks
     )
     (tmp_path / "suspects.toml").write_text(f'commit = "abc"\n{text}')
-    lines = recall.suspect_rows(tmp_path)
-    blank = lines.index("")
-    assert [row.split(" | ")[5] for row in lines[2:blank]] == ["1", "5", "6", "beyond 10", "2"]
+    lines = recall.ranking_rows(tmp_path)[2:]
+    assert [row.split(" | ")[5] for row in lines] == ["1", "5", "6", "beyond 10", "2"]
     said = "no value differs"
-    assert [row.split(" | ")[6] for row in lines[2:blank]] == [said, "1", "not run", "beyond 10", "2"]
-    assert [row.split(" | ")[-1] for row in lines[2:blank]] == [
+    assert [row.split(" | ")[6] for row in lines] == [said, "1", "not run", "beyond 10", "2"]
+    assert [row.split(" | ")[-1] for row in lines] == [
         *["held back, abc |"] * 3,
         "training, abc |",
         "held back, def |",
     ]
-    text = "\n".join(lines[blank:])
-    assert "| the changed function is | held back, abc | held back, def | training, abc |" in text
-    assert re.findall(r"(\d) of 3", text) == ["1", "2", "3", "1"]
-    assert re.findall(r"(\d) of 2", text) == ["2", "2", "1"]
-    rows = [re.findall(r"(\d) of 1\b", line) for line in lines[blank + 3 :]]
-    assert rows == [["0", "0"], ["1", "0"], ["1", "0"], ["0", "0"], ["0", "0"], ["1", "0"], ["0", "0"]]
+    shares = recall.suspect_rows(tmp_path)
+    assert shares[0] == "| the changed function is | held back | training |"
+    text = "\n".join(shares)
+    assert re.findall(r"(\d) of 4", text) == ["1", "3", "4", "1"]
+    assert re.findall(r"(\d) of 3", text) == ["2", "3", "1"]
+    assert re.findall(r"(\d) of 1\b", text) == ["0"] * 7
 
 
 def test_outcomes_of_one_state_of_the_suites_are_not_resumed_with_another(tmp_path: Path) -> None:
