@@ -94,6 +94,7 @@ EXCUSED = {
     ("harness/plan/catalog.py", "canary"): "the role",
     ("harness/run/canary.py", "canary"): "the file name of the compiled program",
     ("harness/run/vm/machine.py", "clock"): "a request to the machine's init",
+    ("harness/run/server_questions.py", "cluster"): "the command CLUSTER of a server",
     ("harness/run/upstream/stage.py", "modules"): "a folder of a release's tests",
     ("harness/run/upstream/test_files.py", "cluster"): "the same",
     ("harness/workflows/campaign/job.py", "fuzz"): "the command `plumb fuzz`",
