@@ -85,3 +85,53 @@ def test_the_harness_is_compiled_into_the_folder_that_isolated_processes_use(tmp
     # A file that cannot be written is not a reason to stop.
     shutil.rmtree(tmp_path / "harness")
     set_up()
+
+
+def test_programs_start_in_a_folder_whose_name_means_something_to_a_shell(tmp_path: Path) -> None:
+    """Programs as pip writes them start only if the path needs no more quotes than a space does."""
+    folder = tmp_path / 'the "$HOME" of \\plumb'
+    (folder / "ci").mkdir(parents=True)
+    shutil.copy(ROOT / "ci" / "setup", folder / "ci")
+    for name in ("requirements.txt", "pyproject.toml"):
+        (folder / name).touch()
+    python = tmp_path / "outside" / "python3"
+    python.parent.mkdir()
+    # What pip writes, and what the linter's wheel has.
+    written = (
+        f"#!/bin/sh\n'''exec' \"{folder}/.venv/bin/python\" \"$0\" \"$@\"\n' '''\nimport sys\nprint(sys.argv[1:])\n"
+    )
+    (tmp_path / "written").write_text(written, "utf-8")
+    makes = f'mkdir -p .venv/bin; ln -s "{sys.executable}" .venv/bin/python; cp /bin/true .venv/bin/linter'
+    program = f'install -m 755 "{tmp_path}/written" .venv/bin/plumb'
+    python.write_text(f'#!/bin/sh\ncase "$*" in "-m venv"*) {makes}; {program};; esac\n', "utf-8")
+    python.chmod(0o755)
+    environment = {"PATH": f"{python.parent}:{os.environ['PATH']}"}
+    # The environment is a fake, without pip.
+    text = (folder / "ci" / "setup").read_text("utf-8").replace('"$root/.venv/bin/python" -m pip', "true -m pip")
+    (folder / "ci" / "setup").write_text(text, "utf-8")
+    subprocess.run(["bash", "-c", ". ci/setup"], cwd=folder, env=environment, capture_output=True, check=True)
+    link = tmp_path / "plumb"
+    link.symlink_to(folder / ".venv" / "bin" / "plumb")
+    for path in (folder / ".venv" / "bin" / "plumb", link):
+        said = subprocess.run([path, "a b", 'c"d'], capture_output=True, encoding="utf-8", check=True).stdout
+        assert said == "['a b', 'c\"d']\n"
+    subprocess.run([folder / ".venv" / "bin" / "linter"], check=True)
+
+
+def test_a_clone_has_the_bytes_of_the_repository_whatever_git_converts(tmp_path: Path) -> None:
+    """With carriage returns no script of the project starts."""
+    (tmp_path / "one" / "ci").mkdir(parents=True)
+    for name in (".gitattributes", "ci/setup"):
+        shutil.copy(ROOT / name, tmp_path / "one" / name)
+
+    def git(*words: str | Path) -> None:
+        none = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+        options = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "core.autocrlf=true"]
+        words = ("git", *options, *words)
+        subprocess.run(words, cwd=tmp_path / "one", env=os.environ | none, check=True, capture_output=True)
+
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--message", "x")
+    git("clone", ".", tmp_path / "two")
+    assert (tmp_path / "two" / "ci" / "setup").read_bytes() == (ROOT / "ci" / "setup").read_bytes()
