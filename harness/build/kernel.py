@@ -88,7 +88,7 @@ class Kernels:
 
         def fill(into: Path) -> None:
             seconds = self._build(spec, tools, linux, key, into)
-            (into / "seconds").write_text(f"{seconds:.1f}\n")
+            (into / "seconds").write_text(f"{seconds:.1f}\n", "utf-8")
 
         folder = self.cache.folder("kernels", kernel_name(spec, key), fill)
         device_tree = folder / Path(spec.device_tree).name if spec.device_tree else None
@@ -97,7 +97,7 @@ class Kernels:
             key=key,
             image=folder / Path(spec.image).name,
             device_tree=device_tree,
-            seconds=float((folder / "seconds").read_text()),
+            seconds=float((folder / "seconds").read_text("utf-8")),
         )
 
     def _build(self, spec: KernelSpec, tools: Toolchain, linux: LinuxSource, key: str, into: Path) -> float:

@@ -236,5 +236,5 @@ def _write_script(path: Path, command: str, *, before: str = ":") -> None:
     `before`: what the script does first.
     """
     search = shlex.quote(process.PLAIN_ENVIRONMENT["PATH"])
-    path.write_text(f"#!/bin/sh\nPATH={search}\nexport PATH\n{before}\nexec {command}\n")
+    path.write_text(f"#!/bin/sh\nPATH={search}\nexport PATH\n{before}\nexec {command}\n", "utf-8")
     path.chmod(0o755)

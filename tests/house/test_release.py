@@ -58,7 +58,7 @@ def checkout(tmp_path: Path) -> Path:
 
 def release(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(checkout / "ci" / "release"), *words], cwd=checkout, capture_output=True, text=True, check=False
+        [str(checkout / "ci" / "release"), *words], cwd=checkout, capture_output=True, encoding="utf-8", check=False
     )
 
 

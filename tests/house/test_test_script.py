@@ -45,14 +45,14 @@ def script(tmp_path: Path) -> Script:
     folder = tmp_path / ".venv" / "bin"
     folder.mkdir(parents=True)
     for name in PROGRAMS:
-        (folder / name).write_text(FAKE)
+        (folder / name).write_text(FAKE, "utf-8")
         (folder / name).chmod(0o755)
     log = tmp_path / "log"
 
     def run(
         *words: str, holds: str = NOTHING, until: str = "", fails: str = NOTHING, code: int = 1
     ) -> tuple[int, str, list[str]]:
-        log.write_text("")
+        log.write_text("", "utf-8")
         environment = {
             **os.environ,
             "PATH": f"{folder}:{os.environ['PATH']}",
@@ -66,11 +66,11 @@ def script(tmp_path: Path) -> Script:
             [tmp_path / "ci" / "test", *words],
             env=environment,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=False,
             timeout=DEADLINE_SECONDS,
         )
-        return result.returncode, result.stderr, log.read_text().splitlines()
+        return result.returncode, result.stderr, log.read_text("utf-8").splitlines()
 
     return run
 

@@ -100,7 +100,7 @@ class Apt:
         address, signed_by = _debian_archive()
         keyring = f" [signed-by={signed_by}]" if signed_by else ""
         kind = "deb" if self.architecture else "deb-src"
-        (root / "sources.list").write_text(f"{kind}{keyring} {address} {self.suite} main\n")
+        (root / "sources.list").write_text(f"{kind}{keyring} {address} {self.suite} main\n", "utf-8")
         settings: dict[str, object] = {
             "Dir::Etc::sourcelist": root / "sources.list",
             "Dir::Etc::sourceparts": "-",

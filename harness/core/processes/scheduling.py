@@ -23,7 +23,7 @@ def waited_seconds(pid: int) -> float:
     with contextlib.suppress(OSError):
         for path in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):
-                delays.append(int((path / "schedstat").read_text().split()[1]) / 1e9)
+                delays.append(int((path / "schedstat").read_text("utf-8").split()[1]) / 1e9)
     return max(delays)
 
 

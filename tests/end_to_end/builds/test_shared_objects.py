@@ -48,7 +48,7 @@ def hits(cache: Cache) -> tuple[int, int]:
     """The hits and misses of ccache since the last call."""
     environment = {"PATH": "/usr/bin:/bin", "CCACHE_DIR": str(cache.root / "ccache")}
     printed = subprocess.run(
-        ["ccache", "--print-stats", "--zero-stats"], env=environment, check=True, capture_output=True, text=True
+        ["ccache", "--print-stats", "--zero-stats"], env=environment, check=True, capture_output=True, encoding="utf-8"
     ).stdout
     found = {name: int(number) for name, _, number in (line.partition("\t") for line in printed.splitlines()) if number}
     return found["direct_cache_hit"] + found["preprocessed_cache_hit"], found["cache_miss"]

@@ -185,6 +185,6 @@ def test_a_program_ends_well_while_its_last_thread_ends(tmp_path: Path, *, cover
 def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
     (tmp_path / "edges").write_bytes(bytes(1000))
     command = machines.runner("armv5").command(program("armv5"), [], coverage=tmp_path / "edges")
-    refused = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    refused = subprocess.run(command, check=False, capture_output=True, encoding="utf-8", timeout=60)
     assert refused.returncode == 1
     assert "has 1000 bytes; make it a power of two" in refused.stderr

@@ -114,7 +114,7 @@ def test_a_breakpoint_set_late_is_reached(program: list[str], tmp_path: Path) ->
         words = [f"target remote {port}", *stops, "bt 2", "kill"]
         ended = subprocess.run(
             ["gdb-multiarch", "-nx", "-batch", *[word for one in words for word in ("-ex", one)], rest[-1]],
-            check=False, capture_output=True, text=True, timeout=60, env={**os.environ, "DEBUGINFOD_URLS": ""},
+            check=False, capture_output=True, encoding="utf-8", timeout=60, env={**os.environ, "DEBUGINFOD_URLS": ""},
         )  # fmt: skip
         assert re.search(r"Breakpoint 2, answer \(.*\) at .*\n(.*\n)*#1 .* in caller \(", ended.stdout), (
             ended.stdout + ended.stderr

@@ -103,7 +103,7 @@ def output_of(target: str, folder: Path) -> str:
     if target != ORACLE:
         runner = machines.runner(target)
         command = [str(runner.program), *runner.options, *command]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LATE_SECONDS)
+    ended = subprocess.run(command, check=False, capture_output=True, encoding="utf-8", timeout=LATE_SECONDS)
     assert ended.returncode == 0, ended
     return ended.stdout
 

@@ -62,7 +62,7 @@ def test_without_a_target_built_emulators_are_tested_and_the_others_are_named(tm
         [*PLUMB, "self-test", "--run", str(tmp_path / "run"), "--json"],
         env={**os.environ, "PLUMBLINE_CACHE": str(cache.root)},
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=RUN_SECONDS,
         check=False,
     )

@@ -118,7 +118,7 @@ class Kept:
         log = self.folder / "translated"
         ended = subprocess.run(
             self.command(*words, policy=policy, log=log),
-            check=False, capture_output=True, text=True, timeout=60, preexec_fn=limit,
+            check=False, capture_output=True, encoding="utf-8", timeout=60, preexec_fn=limit,
         )  # fmt: skip
         if not words:
             assert ended.stdout == "2000 3 0\n", ended.stderr

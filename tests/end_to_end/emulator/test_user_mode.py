@@ -150,7 +150,7 @@ def output_of(target: str, text: str, folder: Path, *words: str, root: Path | No
                 (root / one.name).symlink_to(one.resolve())
         libraries = str(root or runner.options[at])
         command = [str(runner.program), *runner.options[:at], libraries, *runner.options[at + 1 :], *command]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LATE_SECONDS)
+    ended = subprocess.run(command, check=False, capture_output=True, encoding="utf-8", timeout=LATE_SECONDS)
     assert ended.returncode == 0, ended
     return ended.stdout
 
@@ -177,7 +177,7 @@ def test_a_loader_searches_the_folder_of_libraries_first(target: str, tmp_path: 
     source.write_text("int main(void) { return 0; }\n", "utf-8")
     program, runner = machines.compiled(target, source, tmp_path), machines.runner(target)
     command = [str(runner.program), *runner.options, "-E", "LD_DEBUG=libs", str(program)]
-    ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=LATE_SECONDS)
+    ended = subprocess.run(command, check=True, capture_output=True, encoding="utf-8", timeout=LATE_SECONDS)
     tried = re.findall(r"trying file=(\S+)", ended.stderr)
     (found,) = re.findall(r"calling init: (\S+/libc\.so\.6)", ended.stderr)
     # Below each folder the loader first looks for variants for CPU features, such as tls/v5l, which nobody installs.

@@ -49,7 +49,7 @@ def test_bisecting_finds_the_commit_of_a_bug_and_skips_one_that_does_not_compile
     def git(*words: str) -> str:
         identity = ["-c", "user.name=A Tester", "-c", "user.email=tester@example.org", "-c", "commit.gpgsign=false"]
         return subprocess.run(
-            ["git", *identity, *words], cwd=top, check=True, capture_output=True, text=True
+            ["git", *identity, *words], cwd=top, check=True, capture_output=True, encoding="utf-8"
         ).stdout.strip()
 
     def commit(subject: str, text: str) -> None:

@@ -32,7 +32,9 @@ HOW_TO = ROOT / "docs" / "howto" / "upstream-ci.md"
 
 def git(top: Path, *words: str) -> str:
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "safe.directory=*"]
-    return subprocess.run(["git", "-C", top, *identity, *words], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["git", "-C", top, *identity, *words], check=True, capture_output=True, encoding="utf-8"
+    ).stdout
 
 
 def their_tree(name: str, into: Path) -> Path:
@@ -56,7 +58,7 @@ def checkout(tree: Path, *inputs: str) -> Path:
 def linted(top: Path) -> set[str]:
     """The complaints about a repository's ci.yml, without line numbers. Complaints about its shell code are ignored."""
     command = [actionlint(), "-oneline", "-shellcheck=", CI]
-    found = subprocess.run(command, cwd=top, capture_output=True, text=True, check=False).stdout
+    found = subprocess.run(command, cwd=top, capture_output=True, encoding="utf-8", check=False).stdout
     return {line.split(": ", maxsplit=1)[1] for line in found.splitlines()}
 
 

@@ -181,7 +181,7 @@ def test_the_workflow_checks_what_a_pull_request_changes(tmp_path: Path) -> None
 def test_a_pull_requests_suites_become_the_plan_and_uncovered_changes_are_unknown(tmp_path: Path) -> None:
     github = pull_request(tmp_path)
     top = github.repositories[""]
-    (top / FOLDER / "src" / "setcpuaffinity.c").open("a").write("/* changed */\n")
+    (top / FOLDER / "src" / "setcpuaffinity.c").open("a", encoding="utf-8").write("/* changed */\n")
     git(top, "commit", "--quiet", "--all", "--message", "change what no suite turns on")
     assert run_check(github, command="premerge", suites="", targets="armv5")["verdict"] == "UNKNOWN"
     assert github.results == {"plan": "failure", "check": "skipped", "verdict": "skipped"}, github.printed
@@ -226,7 +226,7 @@ def test_actionlint_finds_nothing_in_our_workflows_and_something_in_a_bad_one(tm
     for path in [ROOT / "action.yml", *WORKFLOWS.glob("*.yml")]:
         fakes.write(top / path.relative_to(ROOT), as_tags(path.read_text("utf-8")))
     subprocess.run(["git", "init", "--quiet", str(top)], check=True)
-    clean = subprocess.run([actionlint()], cwd=top, capture_output=True, text=True, check=False)
+    clean = subprocess.run([actionlint()], cwd=top, capture_output=True, encoding="utf-8", check=False)
     assert (clean.returncode, clean.stdout) == (0, ""), clean.stdout
     file = top / ".github" / "workflows" / "check.yml"
     text = file.read_text("utf-8")
@@ -235,7 +235,7 @@ def test_actionlint_finds_nothing_in_our_workflows_and_something_in_a_bad_one(tm
         ("fetch-depth:", "depth:", 'input "depth" is not defined'),
     ):
         file.write_text(text.replace(right, wrong), "utf-8")
-        found = subprocess.run([actionlint()], cwd=top, capture_output=True, text=True, check=False)
+        found = subprocess.run([actionlint()], cwd=top, capture_output=True, encoding="utf-8", check=False)
         assert found.returncode == 1
         assert said in found.stdout
 

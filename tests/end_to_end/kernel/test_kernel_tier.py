@@ -97,9 +97,9 @@ def test_redis_3_2_6_dies_on_a_real_kernel_where_it_dies_under_the_user_tier(
     assert {cell["verdict"] for cell in read["cells"] if cell["suite"] == "canary"} == {"PASS"}
     assert processes_of(tmp_path) == []
     reproducer = tmp_path / "run" / "reproducers" / "alignment-redisBitpos-load.json"
-    again: dict[str, Any] = json.loads(reproducer.read_text())
+    again: dict[str, Any] = json.loads(reproducer.read_text("utf-8"))
     again["target"] = real
-    reproducer.write_text(json.dumps(again))
+    reproducer.write_text(json.dumps(again), "utf-8")
     assert run("replay", reproducer, "--trust", program=PLUMB).returncode == ExitCode.FINDINGS
 
 

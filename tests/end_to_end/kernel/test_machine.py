@@ -294,7 +294,7 @@ def test_a_boot_that_hangs_is_ended_and_reported_with_the_consoles_last_lines(
         Machine(image, tmp_path, sockets=tmp_path).__enter__()
     assert "Run /init as init process" in caught.value.because
     # It was booted twice, and both boots left console output.
-    assert "Run /init as init process" in (tmp_path / "console-hung-1").read_text()
+    assert "Run /init as init process" in (tmp_path / "console-hung-1").read_text("utf-8")
 
 
 @pytest.mark.parametrize(("pulse_seconds", "counted", "interrupted"), [(0.1, False, True), (0.1, True, False)])
@@ -355,7 +355,7 @@ def test_nothing_outlives_a_harness_that_is_killed(tmp_path: Path) -> None:
     os.kill(harness.pid, signal.SIGKILL)
     harness.wait()
     deadline = time.monotonic() + 10
-    while (stat := Path(f"/proc/{emulator}/stat")).exists() and " Z " not in stat.read_text():
+    while (stat := Path(f"/proc/{emulator}/stat")).exists() and " Z " not in stat.read_text("utf-8"):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 

@@ -181,7 +181,7 @@ def test_a_machine_that_supports_a_second_processor_has_room_for_it(name: str) -
     spec = CATALOG.kernels[name].machine
     words = [spec.emulator, "-nodefaults", "-display", "none", "-S", "-M", "none", "-qmp", "stdio"]
     asked = '{"execute": "qmp_capabilities"}{"execute": "query-machines"}{"execute": "quit"}'
-    replies = subprocess.run(words, input=asked, capture_output=True, text=True, timeout=60, check=True).stdout
+    replies = subprocess.run(words, input=asked, capture_output=True, encoding="utf-8", timeout=60, check=True).stdout
     listed = next(json.loads(line)["return"] for line in replies.splitlines() if '"cpu-max"' in line)
     kind = spec.machine.partition(",")[0]
     (most,) = [one["cpu-max"] for one in listed if kind in {one["name"], one.get("alias")}]

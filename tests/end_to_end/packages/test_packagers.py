@@ -54,7 +54,7 @@ def typed(words: list[str], folder: Path, **variables: str) -> subprocess.Comple
     path = f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, **variables}
     return subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
+        words, cwd=folder, env=environment, capture_output=True, encoding="utf-8", timeout=COMMAND_SECONDS, check=False
     )
 
 

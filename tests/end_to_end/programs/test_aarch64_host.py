@@ -165,7 +165,7 @@ def test_the_starter_of_an_aarch64_host_executes_the_emulator(tmp_path: Path) ->
         cwd=tmp_path,
         env={"PATH": "/bin", "NEW": "a"},
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=60,
         check=True,
     )

@@ -55,7 +55,7 @@ def test_a_fault_in_the_c_library_names_the_function_that_called_it(tmp_path: Pa
     compiler = f"{setup_of(target).toolchain.prefix}-gcc"
     subprocess.run([compiler, "-g", "-O2", "-fno-builtin-strlen", "keys.c", "-o", "keys"], cwd=tmp_path, check=True)
     words = [*PLUMB, "exec", "--json", "--target", target, "--", "./keys"]
-    finished = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    finished = subprocess.run(words, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=600, check=False)
     assert finished.returncode == ExitCode.FINDINGS, finished.stderr
     (finding,) = json.loads(finished.stdout)["findings"]
     assert finding["id"] == "sigsegv-use_key"

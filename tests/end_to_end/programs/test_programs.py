@@ -495,7 +495,7 @@ def test_a_misspelled_program_is_reported_before_anything_is_built(tmp_path: Pat
         cwd=tmp_path,
         env={**os.environ, "PLUMBLINE_CACHE": str(cache)},
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=60,
         check=False,
     )
@@ -528,7 +528,7 @@ def test_a_static_program_and_one_with_the_set_uid_bit_run(traced_arm: TracedRun
 
 def plumb(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*PLUMB, *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=600, check=False
+        [*PLUMB, *map(str, words)], cwd=folder, capture_output=True, encoding="utf-8", timeout=600, check=False
     )
 
 
@@ -549,7 +549,7 @@ def committed(folder: Path) -> str:
     git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for words in (["init", "--quiet"], ["add", "odd.c", "Makefile"], ["commit", "--quiet", "--message", "first"]):
         subprocess.run([*git, *words], check=True)
-    return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, encoding="utf-8").stdout.strip()
 
 
 @pytest.mark.parametrize("target", ["armv5", "sparc64"])
@@ -882,7 +882,7 @@ def test_the_environment_compiles_for_the_target_in_a_shell(tmp_path: Path) -> N
     (tmp_path / "env").write_text(printed.stdout, "utf-8")
     script = 'set -eu; . ./env; "$CC" -pthread -o odd odd.c; "$AR" --version >/dev/null; "$READELF" -h odd'
     shown = subprocess.run(
-        ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+        ["sh", "-c", script], cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=120, check=True
     ).stdout
     assert "ARM" in shown
 

@@ -32,7 +32,7 @@ def build(source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "tools.site", str(folder)],
         cwd=source,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=BUILD_SECONDS,
         check=False,
     )

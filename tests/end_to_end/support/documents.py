@@ -62,7 +62,7 @@ def _typed(line: str, folder: Path) -> str:
         env={**os.environ, "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}", "COLUMNS": "200"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
+        encoding="utf-8",
         timeout=COMMAND_SECONDS,
         check=False,
     )

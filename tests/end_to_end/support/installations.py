@@ -50,7 +50,7 @@ class Installation(NamedTuple):
                 **({"PLUMBLINE_CACHE": str(cache)} if cache else {}),
             },
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             timeout=RUN_SECONDS,
             check=False,
         )

@@ -36,7 +36,7 @@ def run(*words: object, program: list[str] | None = None) -> subprocess.Complete
         [*(program or PLUMB), *map(str, words)],
         cwd=ROOT,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=RUN_SECONDS,
         check=False,
     )
@@ -59,7 +59,7 @@ def running(*words: object) -> Iterator[subprocess.Popen[str]]:
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        text=True,
+        encoding="utf-8",
         start_new_session=True,
     ) as process:
         try:

@@ -257,7 +257,7 @@ class CiMachine:
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
+            encoding="utf-8",
             timeout=STEP_SECONDS,
             check=False,
         )
@@ -391,11 +391,11 @@ def read_outputs(text: str) -> dict[str, str]:
 def _forget_history(place: Path) -> None:
     """Reduce a clone to its latest commit, without other branches, as in a checkout without `fetch-depth: 0`."""
     git = ["git", "-C", str(place)]
-    head = subprocess.run([*git, "rev-parse", "--verify", "HEAD"], capture_output=True, text=True, check=False)
+    head = subprocess.run([*git, "rev-parse", "--verify", "HEAD"], capture_output=True, encoding="utf-8", check=False)
     if head.returncode != 0:
         return
     refs = subprocess.run(
-        [*git, "for-each-ref", "--format=%(refname)", "refs/remotes"], capture_output=True, text=True, check=True
+        [*git, "for-each-ref", "--format=%(refname)", "refs/remotes"], capture_output=True, encoding="utf-8", check=True
     )
     for ref in refs.stdout.split():
         subprocess.run([*git, "update-ref", "-d", ref], check=True)

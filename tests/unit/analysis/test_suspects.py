@@ -149,7 +149,7 @@ def test_a_ranking_is_kept_with_the_run_and_a_damaged_one_is_none(tmp_path: Path
     suspects.store(tmp_path, finding.id, SuspectList(suspects=[SUSPECT], failing=1, passing=3))
     suspects.store(tmp_path, "wrong-result-other", SuspectList(suspects=[], failing=1, passing=3))
     assert [one.suspects for one in suspects.collect(tmp_path, [finding])] == [[SUSPECT]]
-    (tmp_path / suspects.FILE).write_text("{")
+    (tmp_path / suspects.FILE).write_text("{", "utf-8")
     assert suspects.collect(tmp_path, [finding]) == [finding]
 
 

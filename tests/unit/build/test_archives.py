@@ -324,7 +324,7 @@ def test_a_host_other_than_debian_uses_the_archive_named_by_python_apt(tmp_path:
     with pytest.raises(InfrastructureError):
         from_debian(tmp_path)
     expected = f"deb-src [signed-by={tmp_path}/keyring.gpg] https://debian.example/debian/ bookworm main\n"
-    assert expected == ubuntu.read_text()
+    assert expected == ubuntu.read_text("utf-8")
 
 
 def test_a_debian_without_lists_reads_the_archive_of_its_sources(tmp_path: Path, ubuntu: Path) -> None:
@@ -337,7 +337,7 @@ def test_a_debian_without_lists_reads_the_archive_of_its_sources(tmp_path: Path,
     fakes.write(tmp_path / "keyring.gpg", "")
     with pytest.raises(InfrastructureError):
         from_debian(tmp_path)
-    assert ubuntu.read_text() == (
+    assert ubuntu.read_text("utf-8") == (
         f"deb-src [signed-by={tmp_path}/keyring.gpg] http://deb.example/debian bookworm main\n"
     )
 

@@ -36,10 +36,10 @@ def test_each_line_that_compiles_with_a_wrapper_counts_once(tmp_path: Path) -> N
         log, f"$ make CC={work}/gcc -c\ncd ../deps && make\n{work}/gcc -O2 -c a.c -o a.o\n{work}/gcc -o x a.o\n"
     )
     assert calls() == Steps(1)
-    with log.open("a") as stream:
+    with log.open("a", encoding="utf-8") as stream:
         stream.write(f"{work}/g++-drivers -c b.cc\n{work}/gcc -O2 -c c.c")
     assert calls() == Steps(2), "an incomplete line counts later"
-    with log.open("a") as stream:
+    with log.open("a", encoding="utf-8") as stream:
         stream.write(" -o c.o\n")
     assert (calls(), calls()) == (Steps(3), Steps(3))
 

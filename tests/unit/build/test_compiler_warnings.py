@@ -137,7 +137,7 @@ def test_a_damaged_record_is_reported_and_the_rest_of_the_run_is_judged(tmp_path
     record = run_folder.read_run(folder)
     run_folder.write_run(folder, msgspec.structs.replace(record, beside=unchecked_changes.digests(folder)))
     assert judged(folder)[1] == ExitCode.PASS
-    (folder / compiler_warnings.FOLDER / "armv5.json").write_text("{")
+    (folder / compiler_warnings.FOLDER / "armv5.json").write_text("{", "utf-8")
     judgement, code = judged(folder)
     assert code == ExitCode.INCONCLUSIVE
     assert [one.targets for one in judgement.warnings] == [["sparc64"]]

@@ -120,7 +120,7 @@ def test_a_missing_tool_is_reported_with_its_package(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("system", build_system.SYSTEMS, ids=build_system.NAMES)
 def test_the_script_of_a_build_system_is_valid(system: build_system.BuildSystem) -> None:
     text = build_system.script_of(system)
-    checked = subprocess.run(["sh", "-n"], input=text, capture_output=True, text=True, check=False)
+    checked = subprocess.run(["sh", "-n"], input=text, capture_output=True, encoding="utf-8", check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
     stages = [line.split()[1] for line in text.splitlines() if line.startswith("echo ") and line.endswith("> ../stage")]
     assert [stage for stage in stages if stage != "untested"][:3] == ["configure", "build", "test"]

@@ -95,8 +95,8 @@ def test_the_digest_depends_on_the_content_and_not_on_the_place(tmp_path: Path) 
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
-    "a changed byte": lambda tree: (tree / "src" / "bitops.c").write_text("int bitopt;\n"),
-    "a new file": lambda tree: (tree / "src" / "new.c").write_text(""),
+    "a changed byte": lambda tree: (tree / "src" / "bitops.c").write_text("int bitopt;\n", "utf-8"),
+    "a new file": lambda tree: (tree / "src" / "new.c").write_text("", "utf-8"),
     "a removed file": lambda tree: (tree / "src" / "bitops.c").unlink(),
     "a renamed file": lambda tree: (tree / "src" / "bitops.c").rename(tree / "src" / "bitop.c"),
     "a new link": lambda tree: (tree / "src" / "link.c").symlink_to("bitops.c"),
@@ -240,10 +240,10 @@ def linked_tree(tmp_path: Path) -> Path:
 
 
 BEHIND: dict[str, Callable[[Path], object]] = {
-    "a linked file": lambda outside: (outside / "shared.h").write_text("#define SHARED 2\n"),
-    "a file in a linked folder": lambda outside: (outside / "lib" / "lib.c").write_text("int other;\n"),
-    "a new file in a linked folder": lambda outside: (outside / "lib" / "new.c").write_text(""),
-    "a file that a link in the linked folder leads to": lambda outside: (outside / "shared.h").write_text(""),
+    "a linked file": lambda outside: (outside / "shared.h").write_text("#define SHARED 2\n", "utf-8"),
+    "a file in a linked folder": lambda outside: (outside / "lib" / "lib.c").write_text("int other;\n", "utf-8"),
+    "a new file in a linked folder": lambda outside: (outside / "lib" / "new.c").write_text("", "utf-8"),
+    "a file that a link in the linked folder leads to": lambda outside: (outside / "shared.h").write_text("", "utf-8"),
 }
 
 

@@ -109,12 +109,12 @@ console_script._command = lambda words: os.kill(os.getpid(), signal.SIGSEGV)
 sys.argv = {[str(program), *words]!r}
 console_script.main()
 """
-    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
     assert ended.returncode == ExitCode.HARNESS_BUG
     assert f"error: a bug in Plumbline: {signal.SIGSEGV.name} ended it\n" in ended.stderr
     hints = _HINT.findall(ended.stderr)
     assert bool(hints) is not debug, "the hint must not suggest --debug if it was given"
     for hint in hints:
         assert hint.endswith("plumb --debug list targets")
-        pasted = subprocess.run(["sh", "-c", hint], cwd=ROOT, capture_output=True, text=True, check=False)
+        pasted = subprocess.run(["sh", "-c", hint], cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
         assert (pasted.returncode, "sparc64" in pasted.stdout) == (0, True), pasted.stderr

@@ -97,7 +97,7 @@ def test_plan_names_the_release_for_which_a_development_tree_is_taken(plumb: Plu
     assert (code, out) == (0, f"armv5/{tree}/canary\narmv5/{tree}/bitops\n")
     assert "treated as 2.8 because" in errors
     assert "it lacks SCAN" in errors
-    with (tree / "src" / "server.c").open("a") as stream:
+    with (tree / "src" / "server.c").open("a", encoding="utf-8") as stream:
         stream.write('    {"scan",scanCommand,-2},\n')
     code, out, errors = plumb("plan", *TARGET, "--server", tree, "--suite", "bitops")
     assert (code, out) == (0, f"armv5/{tree}/canary\narmv5/{tree}/bitops\n")

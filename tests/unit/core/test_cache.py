@@ -119,7 +119,7 @@ def test_a_work_folder_starts_empty_and_is_gone_afterwards_whatever_happens(tmp_
 
 
 def test_a_new_log_is_empty(tmp_path: Path) -> None:
-    Cache(tmp_path).log("build").write_text("of the last time")
+    Cache(tmp_path).log("build").write_text("of the last time", "utf-8")
     assert not Cache(tmp_path).log("build").exists()
 
 

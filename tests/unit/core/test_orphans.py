@@ -200,7 +200,7 @@ def test_a_signal_during_start_and_every_later_one_is_a_silent_exit_2(
     signals: list[signal.Signals],
 ) -> None:
     command = [sys.executable, "-m", "harness.cli", "list", "servers"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as plumb:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8") as plumb:
         try:
             # The command has begun its imports.
             assert eventually(lambda: bool(psutil.Process(plumb.pid).children()))
@@ -269,7 +269,7 @@ def test_a_signal_anywhere_in_a_command_is_reported_once(tmp_path: Path, text: s
     # With the user's cache, the command might print a message about the cache's limit.
     where = {**os.environ, "PYTHONPATH": str(ROOT), "PLUMBLINE_CACHE": str(tmp_path / "cache")}
     ended = subprocess.run(
-        words, cwd=tmp_path, env=where, capture_output=True, text=True, timeout=WAIT_SECONDS * 3, check=False
+        words, cwd=tmp_path, env=where, capture_output=True, encoding="utf-8", timeout=WAIT_SECONDS * 3, check=False
     )
     assert (ended.returncode, ended.stderr) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
 
@@ -292,7 +292,7 @@ os._exit(supervisor.supervise(command))
 @contextlib.contextmanager
 def hanging(there: Path, first: str, *, grace: float = 600) -> Iterator[subprocess.Popen[str]]:
     text = HANGS.format(first=first, there=str(there), grace=grace)
-    with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stderr=subprocess.PIPE, text=True) as plumb:
+    with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stderr=subprocess.PIPE, encoding="utf-8") as plumb:
         try:
             assert eventually(there.exists)
             yield plumb
@@ -344,7 +344,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
 from harness.core.processes import process
 process.run(["true"], deadline_seconds=10)
 """
-    ended = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
     assert f"the limit on open files is 200, but {leftovers.FILES_FLOOR} are needed" in ended.stderr
 
 

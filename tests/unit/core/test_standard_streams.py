@@ -31,7 +31,7 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
         ["bash", "-c", line, "bash", *PLUMB],
         cwd=ROOT,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
         timeout=120,
         env={**os.environ, **environment},

@@ -48,7 +48,7 @@ def command(place: Path, seconds: float, then: str = "") -> subprocess.Popen[str
         [sys.executable, "-c", COMMAND.format(then=then), str(seconds)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
         env={**os.environ, "TMPDIR": str(place)},
     )
 
@@ -83,7 +83,7 @@ def test_a_kept_folder_is_removed_however_its_program_ends(place: Path, starts: 
             [sys.executable, "-c", text, str(seconds)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
             env={**os.environ, "TMPDIR": str(place)},
         ) as started:
             folder = folder_of(started)

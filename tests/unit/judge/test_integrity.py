@@ -353,7 +353,7 @@ def test_repeated_faults_of_one_instruction_are_one_finding(run: StoredRun, tmp_
         run.fault("armv5", "bitops", "guest-1", fault(pc=pc, handled=True, tid=1000 + thread))
     log = run.cell("armv5", "bitops") / "guest-1" / fault_log.NAME
     for count in (64, 512):
-        with log.open("a") as stream:
+        with log.open("a", encoding="utf-8") as stream:
             stream.write(f'{{"event":"repeat","pid":{fakes.PID},"pc":{pc},"count":{count}}}\n')
     run.test("armv5", "bitops", "test_bitop", guest="guest-1", faults=(0, 8))
     run.guest("armv5", "bitops", "guest-1", end="stopped")

@@ -187,7 +187,7 @@ def test_without_a_complete_second_opinion_a_failure_stays_the_machines(outcomes
     if why == "cut":
         log.write_bytes(log.read_bytes()[:-9])
     if why == "changed":
-        log.with_name("log").write_text("new\n")
+        log.with_name("log").write_text("new\n", "utf-8")
     judgement, code = outcomes.judged_as_it_is(folder)
     assert (code, [one.scope for one in judgement.findings]) == (ExitCode.FINDINGS, ["machine"])
     told = any("have no result on the host" in remark for remark in judgement.remarks)

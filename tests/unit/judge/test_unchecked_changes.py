@@ -166,7 +166,7 @@ def test_a_folder_without_records_keeps_nothing_and_damage_is_reported(tmp_path:
         assert unchecked_changes.read(tmp_path / "run") == changes("src/cluster.c")
     assert list((tmp_path / "run").iterdir()) == []
     assert unchecked_changes.read(tmp_path / "run") == []
-    (tmp_path / "run" / unchecked_changes.NAME).write_text("{")
+    (tmp_path / "run" / unchecked_changes.NAME).write_text("{", "utf-8")
     with pytest.raises(UsageError, match="the list of changes is damaged"):
         unchecked_changes.read(tmp_path / "run")
 

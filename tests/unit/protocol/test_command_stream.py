@@ -120,7 +120,7 @@ def test_wire_ends_at_an_incomplete_command(content: bytes) -> None:
 @pytest.mark.parametrize(("text", "why"), [('SET k "', "line 1"), ("PING\nGET '\n", "line 2"), ("\n\n", "empty")])
 def test_a_file_that_is_not_a_stream_is_a_usage_error(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "a.stream"
-    path.write_text(text)
+    path.write_text(text, "utf-8")
     with pytest.raises(UsageError, match="stream") as error:
         read_stream(path)
     assert why in str(error.value)

@@ -150,7 +150,7 @@ def test_text_is_recorded_unchanged() -> None:
 def test_a_shell_accepts_any_value() -> None:
     values = {"PLAIN": "arm-gcc -E", "HARD": "a'b\"c $(echo x) \\ `y`\nz *", "EMPTY": ""}
     script = f'{as_shell(values)}for name in PLAIN HARD EMPTY; do printenv "$name"; done'
-    shown = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(["sh", "-c", script], capture_output=True, encoding="utf-8", check=True).stdout
     assert shown == "".join(f"{value}\n" for value in values.values())
 
 
@@ -160,7 +160,7 @@ def test_a_shell_that_gets_no_variables_loses_those_of_another_target_and_fails(
     plumb = [sys.executable, "-m", "harness.cli", "env", *words]
     assignments = as_shell(dict.fromkeys(VARIABLES, "of another target"))
     script = f"""{assignments}eval "$({shlex.join(plumb)})"; echo "$?"; printenv {" ".join(VARIABLES)}"""
-    ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, cwd=ROOT)
+    ran = subprocess.run(["sh", "-c", script], capture_output=True, encoding="utf-8", check=False, cwd=ROOT)
     assert "error: " in ran.stderr
     assert ran.stdout == "1\n"
 

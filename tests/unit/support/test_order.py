@@ -33,12 +33,12 @@ def tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("line", SHARING)
 def test_end_to_end_tests_that_share_something_stay_together(tests: Path, line: str) -> None:
-    (tests / "test_a.py").write_text(f"import pytest\n\n{line}\ndef shared(): ...\n")
+    (tests / "test_a.py").write_text(f"import pytest\n\n{line}\ndef shared(): ...\n", "utf-8")
     assert unit_of("tests/end_to_end/run/test_a.py::test_one[x::y]") == "tests/end_to_end/run/test_a.py"
 
 
 def test_end_to_end_tests_that_share_nothing_are_distributed(tests: Path) -> None:
-    (tests / "test_a.py").write_text("@pytest.fixture\ndef own(): ...\n")
+    (tests / "test_a.py").write_text("@pytest.fixture\ndef own(): ...\n", "utf-8")
     assert unit_of("tests/end_to_end/run/test_a.py::test_one[x::y]") == "tests/end_to_end/run/test_a.py::test_one[x::y]"
 
 

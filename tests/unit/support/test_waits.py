@@ -158,12 +158,12 @@ def test_a_descendant_in_a_work_folder_of_the_cache_compiles(tmp_path: Path, mon
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The records of four files of two tests each, run by two processes."""
     folder = tmp_path_factory.mktemp("tests")
-    (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "conftest.py").write_text(CONFTEST, "utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
     for name in "abcd":
-        (folder / f"test_{name}.py").write_text(TEST.format(passes=name != "d"))
+        (folder / f"test_{name}.py").write_text(TEST.format(passes=name != "d"), "utf-8")
     (folder / "times").mkdir()
-    (folder / "times" / "gw7.jsonl").write_text("of an earlier run with more processes\n")
+    (folder / "times" / "gw7.jsonl").write_text("of an earlier run with more processes\n", "utf-8")
     words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--times", "times", "-p", "no:cacheprovider"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
     result = process.run(words, deadline_seconds=DEADLINE_SECONDS, folder=folder, environment=environment)

@@ -57,7 +57,7 @@ def test_the_server_changes_only_the_key_of_builds_and_not_the_prefix_of_older_k
     tree = fakes.server_tree(tmp_path / "tree")
     before = kept(tmp_path, "armv5", server=str(tree))
     assert kept(tmp_path, "armv5", server=str(tree)) == before
-    with (tree / "src" / "version.h").open("a") as header:
+    with (tree / "src" / "version.h").open("a", encoding="utf-8") as header:
         header.write("/* changed */\n")
     after = kept(tmp_path, "armv5", server=str(tree))
     assert before["emulators"] == after["emulators"]

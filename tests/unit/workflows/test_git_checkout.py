@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def git(folder: Path, *words: str) -> str:
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=unstable"]
     return subprocess.run(
-        ["git", "-C", folder, *identity, *words], check=True, capture_output=True, text=True
+        ["git", "-C", folder, *identity, *words], check=True, capture_output=True, encoding="utf-8"
     ).stdout.strip()
 
 

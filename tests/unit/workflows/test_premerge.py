@@ -275,7 +275,10 @@ def test_it_accepts_every_option_of_a_check_except_those_that_it_sets_itself() -
 def test_the_hook_for_pre_commit_is_valid_and_its_entry_exists() -> None:
     manifest = ROOT / ".pre-commit-hooks.yaml"
     validated = subprocess.run(
-        [sys.executable, "-m", "pre_commit", "validate-manifest", manifest], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "pre_commit", "validate-manifest", manifest],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
     assert validated.returncode == 0, validated.stdout
     entry = re.search(r"^  entry: (\S+)$", manifest.read_text("utf-8"), re.MULTILINE)

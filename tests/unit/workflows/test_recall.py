@@ -383,7 +383,7 @@ points_to = "{points_to}"
     text = "".join(
         entry.format(rank=rank, points_to=points_to, explained=explained) for rank, points_to, explained in ranks
     )
-    (tmp_path / "suspects.toml").write_text(f'commit = "abc"\n{text}')
+    (tmp_path / "suspects.toml").write_text(f'commit = "abc"\n{text}', "utf-8")
     lines = recall.ranking_rows(tmp_path)[2:]
     assert [row.split(" | ")[5] for row in lines] == ["1", "5", "6", "beyond 10", "2"]
     said = "no value differs"
