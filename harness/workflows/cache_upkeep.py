@@ -341,13 +341,17 @@ def _needed_by(cache: Cache, names: set[str]) -> set[str]:
 
 def _needs(cache: Cache, entry: CacheEntry) -> set[str]:
     """The entries that links and short texts of this one name by their paths."""
-    root = str(cache.root).encode()
-    pattern = re.compile(re.escape(root) + rb"/([\w.+-]+/[\w.+~:-]+)")
+    root = str(cache.root)
+    # As it is, and as in a quoted word of a shell script and in a string of JSON.
+    forms = {root, root.replace("'", "'\"'\"'"), json_codec.encode(root).decode()[1:-1]}
+    pattern = re.compile(
+        rb"(?:%s)/([\w.+-]+/[\w.+~:-]+)" % b"|".join(re.escape(os.fsencode(form)) for form in sorted(forms))
+    )
     found: set[str] = set()
     for _, path, status in files_below(cache.path(entry.kind, entry.key)):
         with contextlib.suppress(OSError):
             if path.is_symlink():
-                content = str(path.readlink()).encode()
+                content = os.fsencode(path.readlink())
             elif status.st_size <= _LARGEST_TEXT:
                 content = path.read_bytes()
             else:

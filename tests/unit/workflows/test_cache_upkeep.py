@@ -4,7 +4,9 @@ needs.
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -53,16 +55,18 @@ def left(root: Path) -> list[str]:
 
 @pytest.fixture
 def filled(tmp_path: Path) -> Path:
-    """Three entries that no running command has used, the oldest first."""
+    """Three entries that no running command has used, the oldest first. A shell quotes the cache's path."""
+    folder = tmp_path / 'the user\'s "cache"'
+    folder.mkdir()
     code = f"""
 import sys; sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from harness.core.cache import Cache
 from tests.unit.workflows.test_cache_upkeep import add
-for number in (3, 2, 1): add(Cache(Path({str(tmp_path)!r})), f"builds/old-{{number}}", days=10 * number)
+for number in (3, 2, 1): add(Cache(Path({str(folder)!r})), f"builds/old-{{number}}", days=10 * number)
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=60)
-    return tmp_path
+    return folder
 
 
 def test_the_least_recently_used_entries_are_removed_first(filled: Path) -> None:
@@ -132,15 +136,16 @@ Path({str(done)!r}).write_text(str(cache.entry("builds", "old-3")))
     assert done.read_text("utf-8") == "None"
 
 
-@pytest.mark.parametrize("by", ["link", "text"])
+@pytest.mark.parametrize("by", ["link", "script", "document"])
 def test_entries_that_another_entry_needs_stay_as_long_as_it_does(filled: Path, by: str) -> None:
     needed = Cache(filled).path("builds", "old-3") / "file"
+    text = f"#!/bin/sh\nexec {shlex.quote(str(needed))}\n" if by == "script" else json.dumps([str(needed)])
     code = f"""
 from pathlib import Path
 from harness.core.cache import Cache
 def fill(into):
     if {by == "link"}: (into / "lib").symlink_to({str(needed)!r})
-    else: (into / "gcc").write_text("#!/bin/sh\\nexec '{needed}'\\n")
+    else: (into / "gcc").write_text({text!r}, "utf-8")
 Cache(Path({str(filled)!r})).folder("guest-roots", "young", fill)
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=60)
