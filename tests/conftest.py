@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
@@ -9,6 +12,7 @@ import pytest
 
 from harness.build import toolchain
 from harness.cli.console_script import main
+from harness.core.cache_entries.plain_path import refuse_odd
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from tests.support import fakes, order, waits
@@ -16,13 +20,15 @@ from tests.support.stored import StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.support.fakes import Plumb
 
 # On a busy machine an example may be slow, which is not a fault of the tested code.
 hypothesis.settings.register_profile("plumbline", deadline=None)
 hypothesis.settings.load_profile("plumbline")
+
+SHORT = 70
+"""The longest path of a folder that has room for the name of a socket, of at most 107 bytes (unix(7))."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,10 +60,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture
 def plumb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Plumb:
-    """Run a command line in an empty folder with an empty cache: (exit code, standard output, standard error)."""
+    """Run a command line in an empty folder with an empty cache: (exit code, standard output, standard error).
+
+    Texts are wrapped as for a terminal of 80 columns.
+    """
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "80")
     # The test run keeps its own signal handlers.
     monkeypatch.setattr(process, "stop_on_signals", lambda: None)
 
@@ -90,6 +100,19 @@ def forgotten_packages() -> Iterator[None]:
     toolchain.missing_packages.cache_clear()
     yield
     toolchain.missing_packages.cache_clear()
+
+
+@pytest.fixture
+def plain_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A new folder with a plain and short path, wherever other temporary files are: for makefiles and for sockets."""
+    with contextlib.suppress(InfrastructureError):
+        folder = tmp_path_factory.mktemp("plain")
+        refuse_odd(folder)
+        if len(str(folder)) <= SHORT:
+            yield folder
+            return
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        yield Path(name)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.build import build_progress, toolchain
+from harness.core.cache_entries import plain_path
 from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.errors import UsageError
 from harness.core.model import ArchivePlace, Record
@@ -102,6 +103,7 @@ class Kernels:
 
     def _build(self, spec: KernelSpec, tools: Toolchain, linux: LinuxSource, key: str, into: Path) -> float:
         log = self.cache.log(f"kernel-{spec.name}-{key}")
+        plain_path.refuse_odd(self.cache.root)
         source = self.fetcher.tree(f"linux-{linux.version}", linux.sha256, linux.places, left_out=linux.left_out)
         seconds = 0.0
         with (

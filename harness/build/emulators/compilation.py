@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from harness.build import build_progress
 from harness.build.emulators.qemu_source import QEMU_FOLDER, qemu_key, unpacked_source
+from harness.core.cache_entries import plain_path
 from harness.core.digests import key_of, refuse_edited
 from harness.core.model import Record
 from harness.core.processes import environment, process
@@ -70,9 +71,10 @@ class QemuCompiler:
     def compiled(self, qemu: Qemu, key: str, names: Sequence[str]) -> Iterator[dict[str, Path]]:
         """QEMU name -> program, for emulators that share a build folder because they share most of the work.
 
-        The folder is removed afterwards. Raises InfrastructureError if QEMU does not build on the host, or if its
-        sources have changed meanwhile.
+        The folder is removed afterwards. Raises InfrastructureError if QEMU does not build on the host or in this
+        cache, or if its sources have changed meanwhile.
         """
+        plain_path.refuse_odd(self.cache.root)
         log = self.cache.log(f"qemu-{key}")
         source = unpacked_source(self.fetcher, qemu)
         cross = _CrossBuild(self.host, self.fetcher, qemu) if self.host is not None else None

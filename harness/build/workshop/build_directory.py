@@ -16,6 +16,7 @@ from harness.build.sources.tree_files import copy_file, digest_of_sources, read_
 from harness.build.workshop import build_tools, build_warnings, kept_tree
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.build.workshop.make_command import make_command
+from harness.core.cache_entries import plain_path
 from harness.core.digests import key_of
 from harness.core.errors import InfrastructureError
 from harness.core.model import COMPILED_IN
@@ -216,7 +217,11 @@ class BuildDirectory:
         return made
 
     def failure(self, made: process.Result, *, because: str = "", missing: Sequence[str] = ()) -> BuildFailedError:
-        """The error of a failed build. `missing`: the programs that were not made, if there were several."""
+        """The error of a failed build. `missing`: the programs that were not made, if there were several.
+
+        Raises InfrastructureError if no tree can be built in this folder.
+        """
+        plain_path.refuse_odd(self.work)
         programs = f": {', '.join(missing)}" if missing else ""
         return BuildFailedError(
             f"{self.server.name} does not compile for {self.target.name}{programs}",

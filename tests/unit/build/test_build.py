@@ -268,9 +268,9 @@ def test_a_build_is_repeated_when_it_would_differ(tmp_path: Path, monkeypatch: p
     assert times_made(tmp_path) == 2
 
 
-def test_a_failed_build_shows_the_compilers_first_error_and_names_the_log(tmp_path: Path) -> None:
+def test_a_failed_build_shows_the_compilers_first_error_and_names_the_log(plain_path: Path) -> None:
     with pytest.raises(BuildFailedError) as caught:
-        build(tmp_path, tree_with(tmp_path, FAILING))
+        build(plain_path, tree_with(plain_path, FAILING))
     error = caught.value
     assert error.because == "x.c:3:5: error: boom\n    3 |     boom;\n      |     ^~~~"
     assert "redis-7.0.15 does not compile for armv5" in str(error)
@@ -290,27 +290,35 @@ def test_a_failed_build_shows_the_compilers_first_error_and_names_the_log(tmp_pa
         ("zmalloc.h:50:10: fatal error: jemalloc/jemalloc.h: No such file or directory", "fatal error"),
     ],
 )
-def test_other_first_errors_are_recognised(tmp_path: Path, line: str, reason: str) -> None:
+def test_other_first_errors_are_recognised(plain_path: Path, line: str, reason: str) -> None:
     quoted = line.replace("'", "'\\''")
     noise = "".join(f"\t@echo noise {number}\n" for number in range(9))
     with pytest.raises(BuildFailedError) as caught:
-        build(tmp_path, tree_with(tmp_path, f"redis-server:\n\t@echo '{quoted}'\n{noise}\t@exit 1\n"))
+        build(plain_path, tree_with(plain_path, f"redis-server:\n\t@echo '{quoted}'\n{noise}\t@exit 1\n"))
     assert reason in caught.value.because
     assert caught.value.because.startswith(line[:20])
 
 
-def test_a_make_that_succeeds_without_a_binary_has_failed(tmp_path: Path) -> None:
-    with pytest.raises(BuildFailedError):
-        build(tmp_path, tree_with(tmp_path, "redis-server:\n\t@true\n"))
+@pytest.mark.parametrize("name", ["two words", "it's", 'a"quote', "a$variable", "a;command"])
+def test_a_failure_in_a_folder_that_makefiles_do_not_quote_is_not_the_servers(plain_path: Path, name: str) -> None:
+    with pytest.raises(InfrastructureError, match="makefiles cannot build in this cache") as caught:
+        build(plain_path / name, tree_with(plain_path, FAILING))
+    assert caught.value.where.startswith(str(plain_path / name))
+    assert "PLUMBLINE_CACHE" in caught.value.remedy
 
 
-def test_a_failed_build_is_not_cached_and_a_fixed_tree_builds(tmp_path: Path) -> None:
-    tree = tree_with(tmp_path, FAILING)
+def test_a_make_that_succeeds_without_a_binary_has_failed(plain_path: Path) -> None:
     with pytest.raises(BuildFailedError):
-        build(tmp_path, tree)
-    made = build(tmp_path, tree_with(tmp_path, MAKEFILE))
+        build(plain_path, tree_with(plain_path, "redis-server:\n\t@true\n"))
+
+
+def test_a_failed_build_is_not_cached_and_a_fixed_tree_builds(plain_path: Path) -> None:
+    tree = tree_with(plain_path, FAILING)
+    with pytest.raises(BuildFailedError):
+        build(plain_path, tree)
+    made = build(plain_path, tree_with(plain_path, MAKEFILE))
     assert made.server_binary.is_file()
-    assert [path for path in (tmp_path / "cache" / "builds").iterdir() if path.is_dir()] == [made.folder]
+    assert [path for path in (plain_path / "cache" / "builds").iterdir() if path.is_dir()] == [made.folder]
 
 
 def test_a_full_disk_during_a_build_is_not_a_finding_about_the_server(tmp_path: Path) -> None:
@@ -456,10 +464,10 @@ def test_a_server_with_tls_is_a_separate_build_with_its_own_library(tmp_path: Pa
     assert (one.folder / SHARED[0]).read_text("utf-8") == SHARED[0]
 
 
-def test_a_client_that_does_not_compile_with_tls_is_reported(tmp_path: Path) -> None:
-    builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
+def test_a_client_that_does_not_compile_with_tls_is_reported(plain_path: Path) -> None:
+    builder = Builder(Cache(plain_path / "cache"), fakes.quiet())
     with pytest.raises(BuildFailedError, match="does not compile for armv5: redis-cli, redis-benchmark"):
-        builder.build(fakes.build_plan(tree_with(tmp_path, MAKEFILE), fakes.target("armv5"), tls=library(tmp_path)))
+        builder.build(fakes.build_plan(tree_with(plain_path, MAKEFILE), fakes.target("armv5"), tls=library(plain_path)))
 
 
 def test_a_toolchain_without_debians_openssl_is_refused(tmp_path: Path) -> None:

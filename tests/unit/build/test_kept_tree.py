@@ -112,8 +112,8 @@ ALL = {"main.o", "one.o", "two.o", "lib.o"}
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> _Place:
-    made = _Place(tmp_path)
+def place(plain_path: Path) -> _Place:
+    made = _Place(plain_path)
     assert made.build_and_compare() == ALL
     return made
 

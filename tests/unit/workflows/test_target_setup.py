@@ -47,12 +47,12 @@ second:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
+def bench(plain_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
     from harness.build import toolchain
 
     toolchain.version.cache_clear()
     fakes.fake_compiler(tmp_path / "bin", monkeypatch)
-    return Workbench(catalog=Catalog(), cache=Cache(tmp_path / "cache"), progress=fakes.quiet(), offline=True)
+    return Workbench(catalog=Catalog(), cache=Cache(plain_path / "cache"), progress=fakes.quiet(), offline=True)
 
 
 def run_setup(bench: Workbench, tree: SourceTree) -> RunSetup:

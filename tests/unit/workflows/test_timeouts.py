@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -360,7 +359,7 @@ for line in stream:
 
 def test_the_factor_applies_to_loading_a_machines_saved_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.run.vm.qemu_process.MIGRATION_SECONDS", 0.2)
-    script = LOADING.format(python=sys.executable)
+    script = LOADING.format(python=fakes.PYTHON)
     fakes.write(tmp_path / "bin" / "qemu-system-silent", script, mode=0o755)
     fakes.put_on_path(tmp_path / "bin", monkeypatch)
 
@@ -388,14 +387,14 @@ echo "$@" >>"{log}"
 
 @pytest.mark.parametrize(("step", "slow"), [("PREPROCESS_SECONDS", "-dD"), ("CONFIGURE_SECONDS", "configuring")])
 def test_the_factor_applies_to_each_step_of_a_porting_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, slow: str
+    plain_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, slow: str
 ) -> None:
     monkeypatch.setattr(f"harness.workflows.porting.attempt.{step}", 0.2)
     toolchain.version.cache_clear()
-    fakes.fake_compiler(tmp_path / "bin", monkeypatch)
-    script = SLOW_STEPS.format(slow=slow, log=tmp_path / "calls")
-    fakes.write(tmp_path / "bin" / "fake-gcc", script, mode=0o755)
-    path = fakes.server_tree(tmp_path / "redis-7.0.15")
+    fakes.fake_compiler(plain_path / "bin", monkeypatch)
+    script = SLOW_STEPS.format(slow=slow, log=plain_path / "calls")
+    fakes.write(plain_path / "bin" / "fake-gcc", script, mode=0o755)
+    path = fakes.server_tree(plain_path / "redis-7.0.15")
     compiles = "redis-server:\n\t$(CC) -c server.c -o server.o\n\ttouch redis-server\n"
     fakes.write(path / "src" / "Makefile", compiles)
     configure = "#!/bin/sh\nfor one; do case $one in CC=*) ${one#CC=} configuring ;; esac; done\n"
@@ -404,13 +403,13 @@ def test_the_factor_applies_to_each_step_of_a_porting_report(
 
     def tried(multiplier: float) -> Attempt:
         plan = BuildPlan(tree=tree, target=fakes.target(), tools=patient_tools(multiplier), optimisation="O2")
-        return attempt(Builder(Cache(tmp_path / "cache"), fakes.quiet()), plan)
+        return attempt(Builder(Cache(plain_path / "cache"), fakes.quiet()), plan)
 
     with pytest.raises(InfrastructureError, match=r"did not end within 0.2 s") as late:
         tried(1)
     assert late.value.remedy == if_slow(1)
     assert tried(300).configured.result == "ok"
-    assert slow in (tmp_path / "calls").read_text("utf-8")
+    assert slow in (plain_path / "calls").read_text("utf-8")
 
 
 @pytest.mark.parametrize("multiplier", [0.5, LARGEST_MULTIPLIER + 1])
