@@ -11,7 +11,7 @@ from harness.core.processes import process
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
@@ -34,11 +34,13 @@ class LineProcess:
     The caller must close it. After an incomplete answer it is of no use: close it and open another.
     """
 
-    def __init__(self, command: Sequence[str | Path]) -> None:
+    def __init__(self, command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None) -> None:
         self._socket, child_end = socket.socketpair()
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            self._process = process.start(command, output=child_end.fileno(), requests=child_end.fileno())
+            self._process = process.start(
+                command, output=child_end.fileno(), requests=child_end.fileno(), environment=environment
+            )
         except BaseException:
             self._socket.close()
             raise

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.core.errors import InfrastructureError
+from harness.core.processes import environment, process
 from harness.core.processes.line_process import LineProcess
 
 if TYPE_CHECKING:
@@ -68,7 +69,9 @@ class Interpreter:
         if self._dialogue is None:
             if shutil.which("tclsh") is None:
                 raise InfrastructureError("tclsh is not installed", remedy="plumb doctor --install")
-            self._dialogue = LineProcess(self._command)
+            # Tcl reads requests and names files in the locale's encoding.
+            variables = {**process.PLAIN_ENVIRONMENT, **environment.CELL_SETTINGS}
+            self._dialogue = LineProcess(self._command, environment=variables)
             answer = self._dialogue.read(last="over: TESTS", deadline_seconds=self._list_seconds)
             if answer.end != "complete":
                 self.close()

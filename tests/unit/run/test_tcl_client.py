@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core.cache import Cache
-from harness.core.processes import process
+from harness.core.processes import environment, process
 from harness.plan.catalog import Catalog
 from harness.run.tcl.client import compile_client
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEADLINE = "0.2"
+TCL_ENVIRONMENT = {**process.PLAIN_ENVIRONMENT, **environment.CELL_SETTINGS}
+"""As a cell starts tclsh."""
 
 
 @pytest.fixture(scope="module")
@@ -63,16 +65,16 @@ def _serve(server: socket.socket, pieces: tuple[bytes, ...], closes: bool) -> No
 
 
 def tcl(client: Path, folder: Path, script: str) -> str:
-    """The value that a script returns, or the code and message of its error."""
+    """The value that a script returns, or the code and message of its error. `$folder` is this folder."""
     file = folder / "script.tcl"
     file.write_text(
-        f"load {client} Resp\n"
+        "lassign $argv client folder\nload $client Resp\n"
         f"if {{[catch {{\n{script}\n}} result options]}} {{\n"
         "set result [list [dict get $options -errorcode] $result]\n}\n"
         "chan configure stdout -translation binary\nputs -nonewline $result\n",
         "utf-8",
     )
-    result = process.run(["tclsh", str(file)], deadline_seconds=30)
+    result = process.run(["tclsh", file, client, folder], deadline_seconds=30, environment=TCL_ENVIRONMENT)
     assert result.code == 0, result.text
     return result.text
 
@@ -222,7 +224,7 @@ def test_a_port_and_a_socket_without_a_listener_refuse(client: Path, tmp_path: P
         port = free.getsockname()[1]
     expected = f"{{RESP REFUSED}} {{cannot connect to 127.0.0.1:{port}: Connection refused}}"
     assert tcl(client, tmp_path, f"resp::connect 127.0.0.1:{port} 1") == expected
-    assert "No such file or directory" in tcl(client, tmp_path, f"resp::connect {tmp_path / 'none'} 1")
+    assert "No such file or directory" in tcl(client, tmp_path, "resp::connect $folder/none 1")
     assert "File name too long" in tcl(client, tmp_path, f"resp::connect /{'x' * 200} 1")
 
 
@@ -230,7 +232,7 @@ def test_a_unix_socket_with_a_full_backlog_is_a_timeout(client: Path, tmp_path: 
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "s"))
         server.listen(0)
-        script = f"for {{set i 0}} {{$i < 9}} {{incr i}} {{resp::connect {tmp_path / 's'} {DEADLINE}}}"
+        script = f"for {{set i 0}} {{$i < 9}} {{incr i}} {{resp::connect $folder/s {DEADLINE}}}"
         expected = "{RESP TIMEOUT} {the server did not accept a connection within 0.2 seconds}"
         assert tcl(client, tmp_path, script) == expected
 
