@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from harness.core.strict_toml import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_an_activated_environment_is_not_made_by_its_own_python(tmp_path: Path) -> None:
@@ -24,7 +22,7 @@ def test_an_activated_environment_is_not_made_by_its_own_python(tmp_path: Path) 
     for folder in (inside, outside):
         folder.mkdir(parents=True)
         python = folder / "python3"
-        python.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/{folder.name}.asked\n', "utf-8")
+        python.write_text(f'#!/bin/sh\necho "$@" >>{shlex.quote(str(tmp_path))}/{folder.name}.asked\n', "utf-8")
         python.chmod(0o755)
     subprocess.run(
         ["bash", "-c", ". ci/setup"],
@@ -68,7 +66,7 @@ def test_the_harness_is_compiled_into_the_folder_that_isolated_processes_use(tmp
     python = tmp_path / "outside" / "python3"
     python.parent.mkdir()
     copies = 'mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0" .venv/bin/plumb'
-    compiles = f'*compileall*) exec "{sys.executable}" "$@"'
+    compiles = f'*compileall*) exec {shlex.quote(sys.executable)} "$@"'
     python.write_text(f'#!/bin/sh\ncase "$*" in "-m venv"*) {copies};; {compiles};; esac\n', "utf-8")
     python.chmod(0o755)
     environment = {
@@ -101,8 +99,8 @@ def test_programs_start_in_a_folder_whose_name_means_something_to_a_shell(tmp_pa
         f"#!/bin/sh\n'''exec' \"{folder}/.venv/bin/python\" \"$0\" \"$@\"\n' '''\nimport sys\nprint(sys.argv[1:])\n"
     )
     (tmp_path / "written").write_text(written, "utf-8")
-    makes = f'mkdir -p .venv/bin; ln -s "{sys.executable}" .venv/bin/python; cp /bin/true .venv/bin/linter'
-    program = f'install -m 755 "{tmp_path}/written" .venv/bin/plumb'
+    makes = f"mkdir -p .venv/bin; ln -s {shlex.quote(sys.executable)} .venv/bin/python; cp /bin/true .venv/bin/linter"
+    program = f"install -m 755 {shlex.quote(str(tmp_path))}/written .venv/bin/plumb"
     python.write_text(f'#!/bin/sh\ncase "$*" in "-m venv"*) {makes}; {program};; esac\n', "utf-8")
     python.chmod(0o755)
     environment = {"PATH": f"{python.parent}:{os.environ['PATH']}"}
@@ -116,6 +114,36 @@ def test_programs_start_in_a_folder_whose_name_means_something_to_a_shell(tmp_pa
         said = subprocess.run([path, "a b", 'c"d'], capture_output=True, encoding="utf-8", check=True).stdout
         assert said == "['a b', 'c\"d']\n"
     subprocess.run([folder / ".venv" / "bin" / "linter"], check=True)
+
+
+def test_the_project_is_found_in_a_folder_whose_name_is_not_ascii_and_in_every_locale(tmp_path: Path) -> None:
+    """Python reads the file that names an editable project's folder in the encoding of the locale."""
+    folder = tmp_path / "plömb"
+    (folder / "ci").mkdir(parents=True)
+    shutil.copy(ROOT / "ci" / "setup", folder / "ci")
+    for name in ("requirements.txt", "pyproject.toml", "a_module_of_it.py"):
+        (folder / name).touch()
+    python = tmp_path / "outside" / "python3"
+    python.parent.mkdir()
+    # pip writes the file, and hatchling names it.
+    packages = f".venv/lib/python3.{sys.version_info.minor}/site-packages"
+    writes = f"{shlex.quote(str(Path(sys.executable).resolve()))} -m venv --without-pip .venv"
+    names = f'pwd >{packages}/_plumbline.pth; cp "$0" .venv/bin/plumb'
+    python.write_text(f'#!/bin/sh\ncase "$*" in "-m venv"*) {writes}; {names};; esac\n', "utf-8")
+    python.chmod(0o755)
+    text = (folder / "ci" / "setup").read_text("utf-8").replace('"$root/.venv/bin/python" -m pip', "true -m pip")
+    (folder / "ci" / "setup").write_text(text, "utf-8")
+    environment = {"PATH": f"{python.parent}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-c", ". ci/setup"], cwd=folder, env=environment, capture_output=True, check=True)
+    for locale in ("C", "C.UTF-8"):
+        words: list[str | Path] = [
+            folder / ".venv" / "bin" / "python",
+            "-I",
+            "-c",
+            "import a_module_of_it as one; print(one.__file__)",
+        ]
+        said = subprocess.run(words, env={"LC_ALL": locale}, capture_output=True, encoding="utf-8", check=True).stdout
+        assert Path(said.strip()) == folder / "a_module_of_it.py"
 
 
 def test_a_clone_has_the_bytes_of_the_repository_whatever_git_converts(tmp_path: Path) -> None:
