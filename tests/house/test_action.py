@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -33,7 +34,7 @@ exit "$CODE"
 
 
 REAL_PLUMB = f"""#!/bin/sh
-exec "{sys.executable}" -m harness.cli "$@"
+exec {shlex.quote(sys.executable)} -m harness.cli "$@"
 """
 
 

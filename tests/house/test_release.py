@@ -151,9 +151,9 @@ class Installed:
         return {path.parent.parent.name for path in self.home.rglob("module.*.pyc")}
 
 
-def test_the_debian_package_removes_the_files_that_it_compiled(tmp_path: Path) -> None:
+def test_the_debian_package_removes_the_files_that_it_compiled(plain_path: Path) -> None:
     """Otherwise dpkg would leave the files that it does not know, and their folders."""
-    installed = Installed(tmp_path)
+    installed = Installed(plain_path)
     before = set(installed.home.rglob("*"))
     assert installed.maintain("postinst", "configure") == 0
     assert installed.compiled() == {"harness", "other"}
@@ -161,8 +161,8 @@ def test_the_debian_package_removes_the_files_that_it_compiled(tmp_path: Path) -
     assert set(installed.home.rglob("*")) == before
 
 
-def test_one_module_that_does_not_compile_is_tolerated_and_a_failure_of_all_is_not(tmp_path: Path) -> None:
-    installed = Installed(tmp_path)
+def test_one_module_that_does_not_compile_is_tolerated_and_a_failure_of_all_is_not(plain_path: Path) -> None:
+    installed = Installed(plain_path)
     later = installed.modules / "other" / "later.py"
     later.write_text("one = = 1\n", "utf-8")
     assert installed.maintain("postinst", "configure") == 0

@@ -40,6 +40,10 @@ ADRALN = 1
 """si_code of a misaligned address."""
 LDR = "001093e5"
 """ldr r1, [r3] in ARM state."""
+PYTHON = Path(sys.executable).resolve()
+"""Behind `#!`, for programs that need the standard library alone. No environment's own Python can stand there: the
+kernel splits the path at spaces, and cuts long ones.
+"""
 
 
 def quiet() -> Progress:
@@ -57,7 +61,7 @@ def answering_server(first: str = "pass") -> str:
     """A program that first executes a statement, which may use `time`, and then answers PING on the socket of
     `--unixsocket`.
     """
-    return f"""#!{sys.executable} -SI
+    return f"""#!{PYTHON} -SI
 import socket, sys, time
 {first}
 with socket.socket(socket.AF_UNIX) as listening:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -285,7 +286,7 @@ def test_a_different_installed_linker_or_c_library_makes_a_different_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     there = tmp_path / "there"
-    answers = "".join(f"*={name}) echo {there / name};;" for name in LINKING)
+    answers = "".join(f"*={name}) echo {shlex.quote(str(there / name))};;" for name in LINKING)
     write(tmp_path / "bin" / "fake-gcc", f"#!/bin/sh\ncase $1 in {answers} *) echo gcc 1;; esac\n", mode=0o755)
     put_on_path(tmp_path / "bin", monkeypatch)
     for name in (*LINKING, "lib/libc.so.6"):

@@ -6,6 +6,7 @@ The compiler is a fake.
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -246,7 +247,7 @@ def test_the_compilation_that_units_need_is_the_servers_own(
 ) -> None:
     tree = server(tmp_path)
     makefile = tree.path / "src" / "Makefile"
-    count = f"\techo made >>{tmp_path}/made\n\techo object >server.o\n"
+    count = f"\techo made >>{shlex.quote(str(tmp_path / 'made'))}\n\techo object >server.o\n"
     fakes.write(makefile, makefile.read_text("utf-8").replace("\techo object >server.o\n", count))
     tree = open_tree(tree.path)
     fake_tools(tmp_path, monkeypatch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -405,7 +406,8 @@ def test_tab_offers_the_catalogs_names(
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     """In a real bash, with the real command and an empty cache. A full cache would cause a message."""
     folder = Path(sys.executable).parent
-    script = f"""export PATH={folder}:$PATH PLUMBLINE_CACHE={tmp_path}; eval "$(plumb completion bash)"
+    path, cache = shlex.quote(str(folder)), shlex.quote(str(tmp_path))
+    script = f"""export PATH={path}:$PATH PLUMBLINE_CACHE={cache}; eval "$(plumb completion bash)"
 COMP_WORDS=(plumb check --target armv5) COMP_CWORD=3; _plumb_completion plumb; echo "${{COMPREPLY[@]}}" """
     ended = process.run(["bash", "-c", script], deadline_seconds=60)
     assert (ended.code, ended.text.split()) == (0, ["armv5", "armv5-kernel"])

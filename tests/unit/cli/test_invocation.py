@@ -73,7 +73,9 @@ def test_the_terminal_names_the_program_and_stored_documents_say_plumb(tmp_path:
     for words in (("judge", folder), ("show", folder, "wrong-result-test_bitop")):
         shown = output_of([INSTALLED, *words], tmp_path, PATH=path).text
         (line,) = [line for line in shown.splitlines() if " replay " in line]
-        assert line.split("replay", 1)[1].strip().startswith(f"{command} replay {folder}/reproducers/"), line
+        typed = line.split("replay", 1)[1].strip()
+        assert typed.startswith(f"{command} replay "), line
+        assert shlex.split(typed)[2].startswith(f"{folder}/reproducers/"), line
     for name in ("findings.json", "summary.md", "junit.xml", "findings.sarif"):
         text = (folder / name).read_text("utf-8")
         assert ("plumb replay" in text, str(INSTALLED) in text) == (True, False), name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -152,7 +153,7 @@ def test_annotations_go_to_standard_error_and_leave_the_document_alone(plumb: Pl
     assert code == ExitCode.FINDINGS
     json.loads(out)
     encoded = "wrong-result-test_bitop on armv5 (1×)%0Aplumb replay "
-    replay = f"{encoded}{stored.folder}/reproducers/wrong-result-test_bitop.json"
+    replay = encoded + shlex.quote(f"{stored.folder}/reproducers/wrong-result-test_bitop.json")
     assert [line for line in err.splitlines() if line.startswith("::")] == [
         f"::error title=test_bitop%3A 1 != 2::{replay}"
     ]
@@ -200,7 +201,7 @@ def test_report_of_a_run_that_was_not_judged_names_the_command(plumb: Plumb, sto
     code, out, err = plumb("report", stored.finish())
     assert (code, out) == (ExitCode.USAGE, "")
     assert f"error: no judgement to report ({stored.folder})" in err
-    assert f"try: plumb judge {stored.folder}" in err
+    assert f"try: plumb judge {shlex.quote(str(stored.folder))}" in err
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"schema": 1}'])
@@ -229,7 +230,7 @@ def test_a_judgement_of_another_run_is_refused(plumb: Plumb, tmp_path: Path) -> 
         code, out, err = plumb(*words, broken)
         assert (code, out) == (ExitCode.USAGE, ""), words
         assert f"error: the judgement is of another run ({broken})" in err
-        assert f"judge {broken}" in err
+        assert f"judge {shlex.quote(str(broken))}" in err
     assert plumb("history", broken, "--output", tmp_path / "site")[0] == ExitCode.USAGE
     # A judgement that does not name its run is refused too.
     unnamed = json.loads((clean / "findings.json").read_text("utf-8")) | {"record": ""}
@@ -318,7 +319,7 @@ def test_a_filter_without_a_match_is_refused_with_the_existing_values(plumb: Plu
 def test_show_prints_one_complete_finding(plumb: Plumb, three: Path, name: str) -> None:
     code, out, err = plumb("show", three, name)
     assert (code, err) == (0, "")
-    replay = f"plumb replay {three}/reproducers/"
+    replay = f"plumb replay {shlex.quote(f'{three}/reproducers/wrong-result-test_setrange.json')}"
     for words in ("wrong-result-test_setrange", "known        issue 3273", replay, "2 != 3"):
         assert words in out, out
     assert json.loads(plumb("show", three, name, "--json")[1])["id"] == "wrong-result-test_setrange"
@@ -334,7 +335,7 @@ def test_show_names_the_reproducers_current_path(plumb: Plumb, tmp_path: Path, t
     """The run came from another machine, or its folder is given by a different path."""
     moved = three.rename(tmp_path / "moved")
     (line,) = [line for line in plumb("show", moved, "*bitop")[1].splitlines() if " replay " in line]
-    assert Path(line.split()[-1]).is_file(), line
+    assert Path(shlex.split(line)[-1]).is_file(), line
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_a_dialogue_reports_the_end_of_its_program() -> None:
 
 def test_a_closed_dialogue_leaves_nothing_behind(tmp_path: Path) -> None:
     note = tmp_path / "pids"
-    dialogue = LineProcess(["sh", "-c", f"sleep {SLEEP} & echo $! $$ > {note}; wait"])
+    dialogue = LineProcess(["sh", "-c", f'sleep {SLEEP} & echo $! $$ >"$1"; wait', "sh", note])
     pids = pids_in(note, 2)
     dialogue.close()
     dialogue.close()

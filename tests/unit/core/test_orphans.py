@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WAYS = {
-    "setsid": "setsid sh -c 'echo $$ >>{pids}; exec sleep {sleep}' &",
-    "forked twice": "setsid sh -c 'sleep {sleep} & echo $! >>{pids}' &",
-    "without environment": "env -i setsid sh -c 'sleep {sleep} & echo $! >>{pids}' &",
-    "a daemon's": "setsid sh -c 'env -i setsid sh -c \"sleep {sleep} & echo \\$! >>{pids}; sleep {sleep}\" &' &",
+    "setsid": "setsid sh -c 'echo $$ >>pids; exec sleep {sleep}' &",
+    "forked twice": "setsid sh -c 'sleep {sleep} & echo $! >>pids' &",
+    "without environment": "env -i setsid sh -c 'sleep {sleep} & echo $! >>pids' &",
+    "a daemon's": "setsid sh -c 'env -i setsid sh -c \"sleep {sleep} & echo \\$! >>pids; sleep {sleep}\" &' &",
 }
-"""Ways in which a helper of a makefile or a server may escape. Each writes one process number."""
+"""Ways in which a helper of a makefile or a server may escape. Each writes one process number into the file `pids`."""
 
 
-def daemons(pids: Path, *ways: str) -> str:
+def daemons(*ways: str) -> str:
     """A shell script that leaves these processes behind, and ends when they have started."""
-    lines = [WAYS[way].format(pids=pids, sleep=SLEEP) for way in ways or WAYS]
+    lines = [WAYS[way].format(sleep=SLEEP) for way in ways or WAYS]
     count = len(lines)
-    return "\n".join([*lines, f'until [ "$(wc -l <{pids})" -ge {count} ]; do sleep 0.02; done'])
+    return "\n".join([*lines, f'until [ "$(wc -l <pids)" -ge {count} ]; do sleep 0.02; done'])
 
 
 def all_gone(pids: list[int]) -> bool:
@@ -47,7 +47,7 @@ def all_gone(pids: list[int]) -> bool:
 def test_processes_that_a_command_left_behind_are_killed_when_it_ends(tmp_path: Path, way: str) -> None:
     pids = tmp_path / "pids"
     pids.touch()
-    assert process.run(["sh", "-c", daemons(pids, way)], deadline_seconds=WAIT_SECONDS).code == 0
+    assert process.run(["sh", "-c", daemons(way)], deadline_seconds=WAIT_SECONDS, folder=tmp_path).code == 0
     (pid,) = pids_in(pids, 1)
     assert not lives(pid), "the process outlived the command that started it"
 
@@ -56,7 +56,7 @@ def test_processes_that_a_command_left_behind_are_killed_when_it_ends(tmp_path: 
 def test_processes_that_a_server_left_behind_are_killed_with_it(tmp_path: Path, way: str) -> None:
     pids = tmp_path / "pids"
     pids.touch()
-    started = process.start(["sh", "-c", f"{daemons(pids, way)}; exec sleep {SLEEP}"])
+    started = process.start(["sh", "-c", f"{daemons(way)}; exec sleep {SLEEP}"], folder=tmp_path)
     (pid,) = pids_in(pids, 1)
     assert lives(pid)
     process.kill_group(started, grace_seconds=1)
@@ -67,11 +67,11 @@ def test_the_end_of_one_command_does_not_end_another_ones_daemon(tmp_path: Path)
     """A compiler's cache may be a daemon that another make still uses."""
     pids = tmp_path / "pids"
     pids.touch()
-    go = tmp_path / "go"
-    waits = f"until [ -e {go} ]; do sleep 0.02; done"
-    goes_on = process.start(["sh", "-c", f"{waits}; {daemons(pids, 'forked twice')}; exec sleep {SLEEP}"])
+    waits = "until [ -e go ]; do sleep 0.02; done"
+    goes_on = process.start(["sh", "-c", f"{waits}; {daemons('forked twice')}; exec sleep {SLEEP}"], folder=tmp_path)
     # The command is older than the daemon, so according to process numbers the daemon could be its child.
-    process.run(["sh", "-c", f"touch {go}; until [ -s {pids} ]; do sleep 0.02; done"], deadline_seconds=WAIT_SECONDS)
+    goes = "touch go; until [ -s pids ]; do sleep 0.02; done"
+    process.run(["sh", "-c", goes], deadline_seconds=WAIT_SECONDS, folder=tmp_path)
     (pid,) = pids_in(pids, 1)
     assert lives(pid)
     process.kill_group(goes_on)
@@ -92,7 +92,7 @@ def test_no_command_waits_for_an_orphan_of_another_user(tmp_path: Path, monkeypa
     with monkeypatch.context() as patched:
         patched.setattr(os, "kill", refused)
         patched.setattr(process_tree, "KILL_SECONDS", 600.0)
-        process.run(["sh", "-c", daemons(pids, "setsid")], deadline_seconds=WAIT_SECONDS)
+        process.run(["sh", "-c", daemons("setsid")], deadline_seconds=WAIT_SECONDS, folder=tmp_path)
     (pid,) = pids_in(pids, 1)
     assert lives(pid)
     process.run(["true"], deadline_seconds=WAIT_SECONDS)
@@ -132,8 +132,8 @@ def test_however_a_command_ends_nothing_survives(
 ) -> None:
     pids, go = tmp_path / "pids", tmp_path / "go"
     pids.touch()
-    text = SUPERVISED.format(script=daemons(pids), sleep=SLEEP, go=str(go))
-    with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stderr=subprocess.DEVNULL) as supervisor:
+    text = SUPERVISED.format(script=daemons(), sleep=SLEEP, go=str(go))
+    with subprocess.Popen([sys.executable, "-c", text], cwd=tmp_path, stderr=subprocess.DEVNULL) as supervisor:
         try:
             ours = pids_in(pids, len(WAYS))
             (command,) = psutil.Process(supervisor.pid).children()
@@ -157,9 +157,9 @@ def test_killing_supervisor_and_command_together_leaves_no_marked_process(tmp_pa
     pids = tmp_path / "pids"
     pids.touch()
     marked = ("setsid", "forked twice")
-    text = SUPERVISED.format(script=daemons(pids, *marked), sleep=SLEEP, go=str(tmp_path / "go"))
+    text = SUPERVISED.format(script=daemons(*marked), sleep=SLEEP, go=str(tmp_path / "go"))
     command = [sys.executable, "-c", text]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True) as supervisor:
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, start_new_session=True) as supervisor:
         ours = pids_in(pids, len(marked))
         os.killpg(supervisor.pid, signal.SIGKILL)
         assert all_gone(ours)
@@ -171,21 +171,21 @@ def test_a_killed_watchdog_is_replaced_and_its_successor_knows_all_processes(tmp
     text = f"""
 import os, signal, time
 from harness.core.processes import process
-first = process.start(["sh", "-c", "echo $$ >>{pids}; exec sleep {SLEEP}"])
+first = process.start(["sh", "-c", "echo $$ >>pids; exec sleep {SLEEP}"])
 watchdog = process._REGISTRY._watchdog
 os.kill(watchdog.pid, signal.SIGKILL)
 watchdog.wait()
-second = process.start(["sh", "-c", "echo $$ >>{pids}; exec sleep {SLEEP}"])
+second = process.start(["sh", "-c", "echo $$ >>pids; exec sleep {SLEEP}"])
 watchdog = process._REGISTRY._watchdog
 os.kill(watchdog.pid, signal.SIGKILL)
 os.waitid(os.P_PID, watchdog.pid, os.WEXITED | os.WNOWAIT)
-while open("{pids}").read().count("\\n") < 2:
+while open("pids").read().count("\\n") < 2:
     time.sleep(0.01)
 process.kill_group(second)
-open("{pids}.told", "w").close()
+open("pids.told", "w").close()
 time.sleep(60)
 """
-    with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stderr=subprocess.PIPE) as harness:
+    with subprocess.Popen([sys.executable, "-c", text], cwd=tmp_path, stderr=subprocess.PIPE) as harness:
         try:
             ours = pids_in(pids, 2)
             assert eventually((tmp_path / "pids.told").exists), "writing to a killed watchdog ended the harness"

@@ -108,9 +108,9 @@ def test_a_command_that_has_to_succeed_has_a_deadline() -> None:
 
 def test_the_deadline_kills_the_whole_group_grandchildren_included(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    script = f"(sleep {SLEEP} & echo $! >>{pids}; exec sleep {SLEEP}) & echo $! >>{pids}; echo before; wait"
+    script = f"(sleep {SLEEP} & echo $! >>pids; exec sleep {SLEEP}) & echo $! >>pids; echo before; wait"
     started = time.monotonic()
-    result = process.run(["sh", "-c", script], deadline_seconds=0.5)
+    result = process.run(["sh", "-c", script], deadline_seconds=0.5, folder=tmp_path)
     assert (result.expired, result.text) == (True, "before\n")
     assert time.monotonic() - started < WAIT_SECONDS
     for pid in pids_in(pids, 2):
@@ -119,7 +119,7 @@ def test_the_deadline_kills_the_whole_group_grandchildren_included(tmp_path: Pat
 
 def test_background_processes_of_a_command_are_killed_when_it_ends(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    process.run(["sh", "-c", f"sleep {SLEEP} & echo $! >{pids}"], deadline_seconds=10)
+    process.run(["sh", "-c", f"sleep {SLEEP} & echo $! >pids"], deadline_seconds=10, folder=tmp_path)
     (pid,) = pids_in(pids, 1)
     assert eventually(lambda: not lives(pid)), f"process {pid} outlived its command"
 
@@ -143,8 +143,8 @@ HARNESS = """
 import os, sys, time
 from harness.core.processes import process
 process.stop_on_signals()
-started = process.start(["sh", "-c", "sleep {sleep} & echo $! >{pids}; echo $$ >>{pids}; wait"])
-open("{pids}.registered", "w").close()
+started = process.start(["sh", "-c", "sleep {sleep} & echo $! >pids; echo $$ >>pids; wait"])
+open("pids.registered", "w").close()
 {then}
 """
 
@@ -164,8 +164,8 @@ def test_no_process_survives_the_harness_however_it_dies(
     tmp_path: Path, then: str, death: signal.Signals | None
 ) -> None:
     pids = tmp_path / "pids"
-    code = HARNESS.format(sleep=SLEEP, pids=pids, then=then)
-    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL) as harness:
+    code = HARNESS.format(sleep=SLEEP, then=then)
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.DEVNULL) as harness:
         try:
             ours = pids_in(pids, 2)
             assert eventually(Path(f"{pids}.registered").exists)
@@ -214,7 +214,7 @@ def test_ctrl_c_is_the_attended_programs_own() -> None:
 
 ATTENDING = """
 from harness.core.processes import process
-process.attend(["sh", "-c", "echo $$ >{pids}; exec sleep {sleep}"], environment=process.PLAIN_ENVIRONMENT)
+process.attend(["sh", "-c", "echo $$ >pids; exec sleep {sleep}"], environment=process.PLAIN_ENVIRONMENT)
 """
 
 
@@ -223,10 +223,10 @@ def test_an_attended_program_does_not_survive_the_harness_however_it_dies(
     tmp_path: Path, death: signal.Signals
 ) -> None:
     pids = tmp_path / "pids"
-    code = ATTENDING.format(sleep=SLEEP, pids=pids)
+    code = ATTENDING.format(sleep=SLEEP)
     if death == signal.SIGTERM:
         code = "from harness.core.processes import process; process.stop_on_signals()" + code
-    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL) as harness:
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.DEVNULL) as harness:
         try:
             (pid,) = pids_in(pids, 1)
             time.sleep(0.2)

@@ -19,6 +19,7 @@ from harness.record.cell_events import ProcessorTime
 from harness.record.run_cost import PeakMemory, RunCost
 from harness.report import icicle
 from harness.report.formats import processor_time as page
+from tests.support import fakes
 from tests.support.stored import StoredRun
 from tests.support.survivors import SLEEP, eventually
 
@@ -35,7 +36,7 @@ LEAST_SECONDS = BUSY_SECONDS * 0.9
 def program(folder: Path, code: str = BUSY) -> Path:
     """A program with a unique name that is short enough for the kernel not to truncate it."""
     path = folder / f"busy-{folder.name[-8:]}"
-    path.write_text(f"#!{sys.executable} -SE\n{code}", "utf-8")
+    path.write_text(f"#!{fakes.PYTHON} -SE\n{code}", "utf-8")
     path.chmod(0o755)
     return path
 
@@ -64,7 +65,8 @@ def test_an_orphan_is_counted_by_its_own_name(tmp_path: Path) -> None:
     busy = program(tmp_path, f"{BUSY}open({str(done)!r}, 'w')\n")
     # A shell would reap its child. The program that replaces the shell does not.
     waits = f"import os, time\nwhile not os.path.exists({str(done)!r}): time.sleep(0.05)\n"
-    process.run(["sh", "-c", f'{busy} & exec "$@"', "sh", sys.executable, "-SEc", waits], deadline_seconds=30)
+    goes_on = 'path=$1; shift; "$path" & exec "$@"'
+    process.run(["sh", "-c", goes_on, "sh", busy, sys.executable, "-SEc", waits], deadline_seconds=30)
     assert processor_time.by_program()[busy.name] >= LEAST_SECONDS
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         encoding="utf-8",
+        errors="backslashreplace",
         check=False,
         timeout=120,
         env={**os.environ, **environment},
@@ -70,7 +72,7 @@ def test_standard_input_and_error_may_be_closed(closed: str) -> None:
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_without_utf_8_gets_the_letters_that_it_can_show(tmp_path: Path, encoding: str) -> None:
     absent = str(tmp_path / "снег")
-    ended = shell(f'"$@" judge "{absent}"', PYTHONIOENCODING=encoding)
+    ended = shell(f'"$@" judge {shlex.quote(absent)}', PYTHONIOENCODING=encoding)
     assert ended.returncode == ExitCode.USAGE, ended.stderr
     assert "not a run folder" in ended.stderr
     assert "\\u0441" in ended.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -222,7 +223,7 @@ def test_judging_a_run_again_keeps_seals_and_adds_none(plumb: Plumb, run: Stored
     a_fault(run)
     listed = known_file(tmp_path)
     judgement, _ = conclude(stored_run.read(run.finish()), listed, fakes.quiet())
-    path = Path(judgement.findings[0].replay.split()[-1])
+    path = Path(shlex.split(judgement.findings[0].replay)[-1])
     assert not provenance.is_ours(Cache.default(), path.read_bytes())
     conclude(stored_run.read(run.folder), listed, fakes.quiet(), made_here=True)
     assert provenance.is_ours(Cache.default(), path.read_bytes())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from base64 import b64decode
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
@@ -153,7 +154,9 @@ def test_a_site_shows_runs_of_a_folder_and_a_later_call_adds_to_it(tmp_path: Pat
     code, out, _ = plumb("history", later, "--output", site, "--json")
     assert code == ExitCode.PASS
     names = json.loads(out)["runs"]
-    assert names == ["20260104-041320-nightly", "20260102-000000", "20260101-000000"]
+    # A folder without a time in its name gets that of the run, as a clock on the wall shows it.
+    began = time.strftime("%Y%m%d-%H%M%S", time.localtime(stamp))
+    assert names == [f"{began}-nightly", "20260102-000000", "20260101-000000"]
     page = Outline((site / "index.html").read_text("utf-8"))
     words = " ".join(page.text().split())
     assert "3 runs of 2 revisions, 2 findings, of which 1 is still there" in words

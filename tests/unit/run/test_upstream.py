@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import threading
 from typing import TYPE_CHECKING
@@ -693,10 +694,11 @@ def test_what_the_target_leaves_out_or_fails_only_once_is_unknown_unless_that_is
     upstream = native_cell.upstream
     assert upstream is not None
     fakes.write(upstream.native / "src" / "redis-server", "#!/bin/sh\ntest $1 && echo here || echo even\n", mode=0o755)
+    runs = shlex.quote(str(tree / "runs"))
     answers = f"""#!/bin/sh
     test $1 && echo there && exit
-    test -e {tree}/runs && echo even || echo odd
-    touch {tree}/runs
+    test -e {runs} && echo even || echo odd
+    touch {runs}
     """
     fakes.write(tree.parent / "there" / "src" / "redis-server", answers, mode=0o755)
     there = msgspec.structs.replace(Catalog().targets["native"], name="there", machine="m88k")
@@ -772,9 +774,10 @@ def test_a_server_that_dies_once_is_recorded_and_its_file_does_not_run_again(
     (tree / "tests" / "unit" / "second.tcl").write_text(words, "utf-8")
     upstream, runs = native_cell.upstream, tree / "runs"
     assert upstream is not None
+    noted = shlex.quote(str(runs))
     dies = f"""#!/bin/sh
-    test -e {runs} && exec sleep 30
-    echo run >> {runs}
+    test -e {noted} && exec sleep 30
+    echo run >> {noted}
     while ! test -e tests/tmp/now; do sleep 0.05; done
     printf '%s\n' "{CRASHES[target]}" >> tests/tmp/out
     kill -SEGV $$
@@ -1325,7 +1328,7 @@ def echoing(tmp_path: Path, launcher: Path) -> Callable[[str], None]:
 
 def test_the_log_of_a_launch_begins_at_its_start(tmp_path: Path, echoing: Callable[[str], None]) -> None:
     (tmp_path / "stdout").write_text("old words\n", "utf-8")
-    echoing("$SERVER new words >> stdout")
+    echoing('"$SERVER" new words >> stdout')
     (launch,) = read_launches(tmp_path)
     assert log_of(launch) == b"new words\n"
 
@@ -1333,8 +1336,8 @@ def test_the_log_of_a_launch_begins_at_its_start(tmp_path: Path, echoing: Callab
 def test_the_log_of_a_launch_is_found_after_a_restart_has_renamed_it(
     tmp_path: Path, echoing: Callable[[str], None]
 ) -> None:
-    echoing("$SERVER first >> stdout 2>> stderr; mv stdout stdout.1; mv stderr stderr.1")
-    echoing("$SERVER second >> stdout 2>> stderr")
+    echoing('"$SERVER" first >> stdout 2>> stderr; mv stdout stdout.1; mv stderr stderr.1')
+    echoing('"$SERVER" second >> stdout 2>> stderr')
     launches = read_launches(tmp_path)
     assert [log_of(one) for one in launches] == [b"first\n", b"second\n"]
     assert all(map(is_whole, launches))
@@ -1344,7 +1347,7 @@ def test_the_log_of_a_launch_is_found_after_a_restart_has_renamed_it(
 def test_a_launch_whose_output_is_lost_has_no_complete_log(
     tmp_path: Path, echoing: Callable[[str], None], lost: str
 ) -> None:
-    echoing(f"echo before > stdout; $SERVER words >> stdout 2>> stderr; {lost}")
+    echoing(f'echo before > stdout; "$SERVER" words >> stdout 2>> stderr; {lost}')
     (launch,) = read_launches(tmp_path)
     assert not is_whole(launch)
     assert log_of(launch) == b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
@@ -247,7 +248,7 @@ def test_a_repository_without_a_commit_has_no_base(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_a_checkout_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a git checkout") as caught:
         Checkout(tmp_path)
-    assert caught.value.remedy == f"plumb check --server {tmp_path}, which needs no base"
+    assert caught.value.remedy == f"plumb check --server {shlex.quote(str(tmp_path))}, which needs no base"
 
 
 def test_the_changed_lines_of_a_file_are_reported_piece_by_piece(clone: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,12 @@ def document(folder: Path, tmp_path: Path) -> str:
     """findings.json of a folder."""
     judgement, _ = rejudge(Cache(tmp_path / "cache"), fakes.quiet(), folder, STORED / "known.toml")
     # The digest differs if a test rewrites the record.
-    return json_codec.pretty(msgspec.structs.replace(judgement, record="")).decode().replace(str(folder), "RUN")
+    text = json_codec.pretty(msgspec.structs.replace(judgement, record="")).decode()
+    # In commands, a path may be quoted, as shlex.quote does.
+    quoted, plain = (
+        re.escape(json_codec.encode(path).decode()[1:-1]) for path in (str(folder).replace("'", "'\"'\"'"), str(folder))
+    )
+    return re.sub(plain, "RUN", re.sub(f"'{quoted}([^']*)'", r"RUN\1", text))
 
 
 def forgiving() -> dict[str, Policy]:
