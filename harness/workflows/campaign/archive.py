@@ -51,6 +51,26 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
+def _extract(archive: tarfile.TarFile, members: list[tarfile.TarInfo], into: Path) -> None:
+    """Write the members below a folder. Raises TarError if one would be, or leads, elsewhere."""
+    if hasattr(tarfile, "data_filter"):
+        archive.extractall(into, members, filter="data")
+        return
+    # Python before 3.11.4, as Debian 12 has it, lacks the filter.
+    inside = into.resolve()
+    for member in members:
+        place = inside / member.name
+        paths = [place.parent / member.linkname] if member.issym() else []
+        if not (member.isreg() or member.isdir() or member.issym()):
+            raise tarfile.ExtractError(f"{member.name!r} is a special file or a hard link")
+        # A link that was written before is followed, as the system will follow it.
+        if not all(path.resolve().is_relative_to(inside) for path in (place, *paths)):
+            raise tarfile.ExtractError(f"{member.name!r} leads outside the archive's folder")
+        member.mode = 0o755 if member.isdir() else member.mode & 0o755 | 0o600
+        member.uid, member.gid, member.uname, member.gname = os.geteuid(), os.getegid(), "", ""
+        archive.extract(member, into)
+
+
 def unpack(content: bytes, digest: str, into: Path) -> None:
     """Unpack an archive into a new folder, which appears whole.
 
@@ -68,7 +88,7 @@ def unpack(content: bytes, digest: str, into: Path) -> None:
             members = archive.getmembers()
             if sum(member.size for member in members) > LARGEST_BYTES:
                 raise InconclusiveError("an archive is too large", where=str(into))
-            archive.extractall(unfinished, members, filter="data")
+            _extract(archive, members, unfinished)
         process.refuse_after_stop()
         unfinished.rename(into)
     except tarfile.TarError as error:

@@ -7,8 +7,10 @@ import os
 import shutil
 import signal
 import socket
+import tarfile
 import time
 from collections import Counter
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -265,15 +267,48 @@ def test_a_folder_continues_its_own_campaign_and_no_other(tmp_path: Path) -> Non
     assert "Plumbline 2 began it" in refused.value.because
 
 
-def test_an_archive_cannot_write_outside_its_folder(tmp_path: Path) -> None:
+@pytest.fixture(params=["with Python's filter", "as before Python 3.11.4"])
+def unpacking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to unpack an archive: Debian 12 has Python 3.11.2."""
+    if request.param != "with Python's filter":
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    elif not hasattr(tarfile, "data_filter"):
+        pytest.skip("this Python has no filter")
+
+
+@pytest.mark.usefixtures("unpacking")
+@pytest.mark.parametrize("link", ["/etc/passwd", "../other", "folder/../../other"])
+def test_an_archive_cannot_write_outside_its_folder(tmp_path: Path, link: str) -> None:
     write(tmp_path / "made" / "file", "x")
-    (tmp_path / "made" / "out").symlink_to("/etc/passwd")
+    (tmp_path / "made" / "folder").mkdir()
+    (tmp_path / "made" / "out").symlink_to(link)
     content = archive.pack(tmp_path / "made")
     with pytest.raises(InconclusiveError, match="cannot be unpacked"):
         archive.unpack(content, archive.digest_of_archive(content), tmp_path / "here")
     assert not (tmp_path / "here").exists()
     (tmp_path / "made" / "out").unlink()
     assert archive.pack(tmp_path / "made") == archive.pack(tmp_path / "made")
+
+
+@pytest.mark.usefixtures("unpacking")
+def test_an_archives_names_stay_inside_and_its_files_have_no_owner_and_no_special_bits(tmp_path: Path) -> None:
+    made = BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as packed:
+        one = tarfile.TarInfo("../outside")
+        packed.addfile(one, BytesIO())
+    content = made.getvalue()
+    with pytest.raises(InconclusiveError, match="cannot be unpacked"):
+        archive.unpack(content, archive.digest_of_archive(content), tmp_path / "here")
+    assert not (tmp_path / "outside").exists()
+    write(tmp_path / "made" / "folder" / "file", "x", mode=0o4777)
+    (tmp_path / "made" / "folder" / "link").symlink_to("../folder/file")
+    (tmp_path / "made" / "folder").chmod(0o555)
+    content = archive.pack(tmp_path / "made")
+    archive.unpack(content, archive.digest_of_archive(content), tmp_path / "here")
+    file = tmp_path / "here" / "folder" / "file"
+    assert (file.read_text("utf-8"), file.stat().st_mode & 0o7777, file.stat().st_uid) == ("x", 0o755, os.geteuid())
+    assert (tmp_path / "here" / "folder" / "link").readlink() == Path("../folder/file")
+    (tmp_path / "made" / "folder").chmod(0o755)
 
 
 def test_a_source_tree_reaches_a_worker_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
