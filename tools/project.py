@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from harness.core.processes import process
+from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def commit(root: Path = ROOT) -> str:
         return process.run_successfully(
             ["git", *words, "--", *WHAT_ANSWERS],
             folder=root,
+            environment=environment.for_git(),
             deadline_seconds=60,
             problem="git does not tell the project's commit",
         ).text.strip()
@@ -61,7 +62,11 @@ def lost_commits(commits: Iterable[str], root: Path = ROOT) -> list[str]:
     shallow clone. Raises InfrastructureError if git does not list the history.
     """
     history = process.run_successfully(
-        ["git", "rev-list", "HEAD"], folder=root, deadline_seconds=60, problem="git does not list the project's history"
+        ["git", "rev-list", "HEAD"],
+        folder=root,
+        environment=environment.for_git(),
+        deadline_seconds=60,
+        problem="git does not list the project's history",
     ).text.split()
     there = {one[:ABBREVIATED] for one in history}
     return sorted({one for one in commits if one.removesuffix("+")[:ABBREVIATED] not in there})

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.core.processes import process
+from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT
-from tests.unit.workflows.test_git_checkout import git
+from tests.support.repositories import git
 from tools import bugs, project
 from tools.matrix import document
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def lacks_history() -> bool:
     """Whether the checkout is not a clone, or is a shallow one."""
     words = ["git", "rev-parse", "--is-shallow-repository"]
-    return process.run(words, deadline_seconds=60, folder=ROOT).text.strip() != "false"
+    ended = process.run(words, deadline_seconds=60, folder=ROOT, environment=environment.for_git())
+    return ended.text.strip() != "false"
 
 
 @pytest.mark.skipif(lacks_history(), reason="the checkout does not contain the project's history")

@@ -8,6 +8,7 @@ lists therefore name the variables that pass, instead of those that do not.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 
 PLAIN = {"LC_ALL": "C", "TZ": "UTC", "PATH": os.environ.get("PATH", os.defpath)}
@@ -25,6 +26,11 @@ BUILD = ("HOME", "PATH", "TMPDIR")
 
 USER = (*BUILD, "LOGNAME", "SUDO_UID", "USER", "XDG_CONFIG_HOME")
 """The caller's variables that git sees: it checks who owns a checkout, and which folders the user calls safe."""
+
+GIT_CONFIGURATION = re.compile(r"GIT_CONFIG_(?:GLOBAL|SYSTEM|NOSYSTEM|COUNT|(?:KEY|VALUE)_\d+)")
+"""More of them: variables that name its configuration (git-config(1)). CI systems call a folder safe in this way. A
+hook's git has others.
+"""
 
 REGISTRY = (
     *USER,
@@ -58,7 +64,8 @@ def for_build(**extra: str) -> dict[str, str]:
 
 def for_git(**extra: str) -> dict[str, str]:
     """The environment of git, without variables such as GIT_DIR, which name the hook's repository in a hook."""
-    return {**_chosen(USER), "LC_ALL": "C", **extra}
+    configured = {name: value for name, value in os.environ.items() if GIT_CONFIGURATION.fullmatch(name)}
+    return {**_chosen(USER), **configured, "LC_ALL": "C", **extra}
 
 
 def for_registry(**extra: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import tempfile
@@ -96,11 +95,24 @@ def test_a_cells_temporary_files_go_where_the_commands_do(tmp_path: Path, monkey
 
 
 def test_clients_of_registries_keep_what_the_user_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
     for name in ("https_proxy", "NO_PROXY", "PIP_INDEX_URL", "SSL_CERT_FILE"):
         monkeypatch.setenv(name, name)
         assert environment.for_registry()[name] == name
         assert name not in environment.for_build()
-    assert environment.for_registry()["HOME"] == os.environ["HOME"]
+    assert environment.for_registry()["HOME"] == "/home/somebody"
+
+
+def test_git_reads_the_configuration_that_variables_name_and_not_a_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CI systems name the folders that are safe in this way."""
+    configured = {"GLOBAL": "/a/file", "NOSYSTEM": "1", "COUNT": "1", "KEY_0": "safe.directory", "VALUE_0": "*"}
+    for name, value in configured.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'core.worktree'='/elsewhere'")
+    made = environment.for_git()
+    assert {name: value for name, value in made.items() if name.startswith("GIT_")} == {
+        f"GIT_CONFIG_{name}": value for name, value in configured.items()
+    }
 
 
 def test_the_reference_lists_the_variables_that_reach_a_cell() -> None:
