@@ -162,7 +162,8 @@ def command_line() -> str:
     lines += ["This is the help of every command, as `plumb COMMAND --help` prints it.", ""]
     lines += ["[The reference](reference.md) explains each subject. All commands use these exit codes:", ""]
     lines += table(["code", "name"], [(code.value, code.name) for code in ExitCode])
-    context = click.Context(plumb, info_name="plumb", **plumb.context_settings)
+    # No line is wrapped: a narrow terminal would split words.
+    context = click.Context(plumb, info_name="plumb", terminal_width=1000, **plumb.context_settings)
     return "\n".join([*lines, *_help_of_commands(plumb, context), ""])
 
 

@@ -16,6 +16,7 @@ from harness.build.host_packages import SUITE_PACKAGES
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import ORACLE
 from harness.plan.catalog import Catalog
+from tests.support.repositories import git
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,9 +51,8 @@ def checkout(tmp_path: Path) -> Path:
     program.parent.mkdir(parents=True)
     program.write_text(f'#!/bin/sh\n[ "$1" = version ] && echo 0.1.0 || exit {BUILD_FAILS}\n', "utf-8")
     program.chmod(0o755)
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
-    for words in (["init", "--quiet"], ["commit", "--quiet", "--allow-empty", "--message", "one"]):
-        subprocess.run([*git, *words], check=True)
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "commit", "--quiet", "--allow-empty", "--message", "one")
     return tmp_path
 
 

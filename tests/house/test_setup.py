@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from harness.core.strict_toml import ROOT
+from tests.support.repositories import git
 
 
 def test_an_activated_environment_is_not_made_by_its_own_python(tmp_path: Path) -> None:
@@ -152,14 +153,9 @@ def test_a_clone_has_the_bytes_of_the_repository_whatever_git_converts(tmp_path:
     for name in (".gitattributes", "ci/setup"):
         shutil.copy(ROOT / name, tmp_path / "one" / name)
 
-    def git(*words: str | Path) -> None:
-        none = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
-        options = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "core.autocrlf=true"]
-        words = ("git", *options, *words)
-        subprocess.run(words, cwd=tmp_path / "one", env=os.environ | none, check=True, capture_output=True)
-
-    git("init", "--quiet")
-    git("add", ".")
-    git("commit", "--message", "x")
-    git("clone", ".", tmp_path / "two")
+    converting = ("-c", "core.autocrlf=true")
+    git(tmp_path / "one", "init", "--quiet")
+    git(tmp_path / "one", *converting, "add", "--all")
+    git(tmp_path / "one", "commit", "--quiet", "--message", "x")
+    git(tmp_path, *converting, "clone", "--quiet", "one", "two")
     assert (tmp_path / "two" / "ci" / "setup").read_bytes() == (ROOT / "ci" / "setup").read_bytes()

@@ -48,7 +48,7 @@ kernel splits the path at spaces, and cuts long ones.
 
 def quiet() -> Progress:
     """Progress without output."""
-    return Progress(Console(file=io.StringIO()))
+    return Progress(Console(file=io.StringIO(), width=200))
 
 
 def printed(progress: Progress) -> str:

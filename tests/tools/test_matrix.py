@@ -15,9 +15,9 @@ from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Verdict
 from harness.core.processes.process import Result
 from harness.plan.catalog import Catalog
+from tests.support.repositories import git
 from tests.tools import test_found
 from tests.tools.test_found import FAILED, PASSED, SHOWN
-from tests.unit.workflows.test_git_checkout import git
 from tools import bugs, project
 from tools.matrix import __main__ as tool
 from tools.matrix import document, page

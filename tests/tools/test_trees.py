@@ -16,10 +16,10 @@ from harness.core.finding import Verdict
 from harness.core.processes.process import Result
 from harness.judge.verdict import EVERYWHERE
 from harness.plan.catalog import Catalog
+from tests.support.repositories import commit, git
 from tests.tools import test_found
 from tests.tools.test_found import SHOWN
 from tests.tools.test_matrix import with_cells
-from tests.unit.workflows.test_git_checkout import commit, git
 from tools import project
 from tools.trees import __main__ as tool
 from tools.trees import document, page

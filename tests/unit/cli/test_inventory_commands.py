@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +11,7 @@ from harness.core.errors import ExitCode
 from harness.plan.catalog import Catalog
 from harness.workflows.git.checkout import revision_of
 from tests.support import fakes
+from tests.support.repositories import commit, git
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,9 +130,8 @@ def test_plan_as_json_has_the_commit_of_a_tree(plumb: Plumb, tmp_path: Path) -> 
     tree = fakes.server_tree(tmp_path / "valkey")
     words = ("plan", *TARGET, "--server", tree, "--suite", "bitops", "--json")
     assert json.loads(plumb(*words)[1])["revision"] == ""
-    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-    for git in (("init", "--quiet"), ("add", "--all"), (*identity, "commit", "--quiet", "--message", "first")):
-        subprocess.run(["git", "-C", tree, *git], check=True)
+    git(tree, "init", "--quiet")
+    commit(tree)
     read = json.loads(plumb(*words)[1])
     assert read["revision"] == revision_of(tree) != ""
 

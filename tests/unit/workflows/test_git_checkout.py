@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,22 +13,10 @@ from harness.core.errors import UsageError
 from harness.workflows.git.checkout import Checkout, enclosing_server, revision_of
 from harness.workflows.preparation.reach.edited_lines import edited_lines
 from tests.support import fakes
+from tests.support.repositories import commit, git
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def git(folder: Path, *words: str) -> str:
-    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=unstable"]
-    return subprocess.run(
-        ["git", "-C", folder, *identity, *words], check=True, capture_output=True, encoding="utf-8"
-    ).stdout.strip()
-
-
-def commit(folder: Path, message: str = "more") -> str:
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", message)
-    return git(folder, "rev-parse", "HEAD")
 
 
 @pytest.fixture

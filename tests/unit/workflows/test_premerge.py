@@ -25,7 +25,7 @@ from harness.workflows.premerge.change_selection import MANY_FILES
 from harness.workflows.preparation.reach.base_code import altered_files, functions_of_files
 from harness.workflows.suite_selection import choose, read_ignored_paths
 from tests.support import fakes
-from tests.unit.workflows.test_git_checkout import commit, git
+from tests.support.repositories import commit, git
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -36,7 +36,7 @@ from harness.workflows.mutation_testing.recall.examination import evidence_in, i
 from harness.workflows.mutation_testing.recall.release_baseline import ReleaseCell, release_cell, useless_cells
 from harness.workflows.mutation_testing.recall.sample_run import commit_of
 from tests.support import fakes
-from tests.unit.workflows.test_git_checkout import commit, git
+from tests.support.repositories import commit, git
 from tests.unit.workflows.test_mutations import a_finding
 from tools import recall
 

@@ -30,7 +30,7 @@ from harness.workflows.preparation.run_setup import RunSetup
 from harness.workflows.target_setup import TargetSetup
 from harness.workflows.workbench import Workbench
 from tests.support import fakes
-from tests.unit.workflows.test_git_checkout import commit, git
+from tests.support.repositories import commit, git
 
 if TYPE_CHECKING:
     from harness.core.model import Allocator, Build

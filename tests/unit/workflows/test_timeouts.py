@@ -161,13 +161,13 @@ def image_of(folder: Path, multiplier: float) -> VmImage:
     return VmImage(kernel=kernel, initramfs=archive, timeout_multiplier=multiplier)
 
 
-def test_the_factor_applies_to_an_emulated_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_factor_applies_to_an_emulated_machine(plain_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.run.vm.qemu_process.SOCKET_SECONDS", 0.2)
-    fakes.write(tmp_path / "bin" / "qemu-system-silent", "#!/bin/sh\nsleep 600\n", mode=0o755)
-    fakes.put_on_path(tmp_path / "bin", monkeypatch)
+    fakes.write(plain_path / "bin" / "qemu-system-silent", "#!/bin/sh\nsleep 600\n", mode=0o755)
+    fakes.put_on_path(plain_path / "bin", monkeypatch)
     began = time.monotonic()
     with pytest.raises(InfrastructureError, match="it has made no control socket"):
-        Machine(image_of(tmp_path, 5), tmp_path / "machine", sockets=tmp_path).__enter__()
+        Machine(image_of(plain_path, 5), plain_path / "machine", sockets=plain_path).__enter__()
     assert time.monotonic() - began >= 1
 
 
@@ -357,15 +357,17 @@ for line in stream:
 """
 
 
-def test_the_factor_applies_to_loading_a_machines_saved_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_factor_applies_to_loading_a_machines_saved_state(
+    plain_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("harness.run.vm.qemu_process.MIGRATION_SECONDS", 0.2)
     script = LOADING.format(python=fakes.PYTHON)
-    fakes.write(tmp_path / "bin" / "qemu-system-silent", script, mode=0o755)
-    fakes.put_on_path(tmp_path / "bin", monkeypatch)
+    fakes.write(plain_path / "bin" / "qemu-system-silent", script, mode=0o755)
+    fakes.put_on_path(plain_path / "bin", monkeypatch)
 
     def computer(multiplier: float) -> QemuProcess:
-        image = msgspec.structs.replace(image_of(tmp_path, multiplier), snapshot=tmp_path / "state")
-        return QemuProcess(image, tmp_path / "machine", lambda _: None, sockets=tmp_path, ports=())
+        image = msgspec.structs.replace(image_of(plain_path, multiplier), snapshot=plain_path / "state")
+        return QemuProcess(image, plain_path / "machine", lambda _: None, sockets=plain_path, ports=())
 
     late, patient = computer(1), computer(100)
     try:
