@@ -63,7 +63,8 @@ def show(console: Console, judgement: Judgement) -> None:
         console.print("XFAIL: every failure (✗) is known or on every machine; ✓ passed, – skipped", markup=False)
     console.print(
         f"\n[{colour}]{judgement.verdict}[/{colour}]: {_escaped(sentence(judgement))}; "
-        f"seed {judgement.seed}, run {_escaped(judgement.run)}"
+        f"seed {judgement.seed}, run {_escaped(judgement.run)}",
+        soft_wrap=True,
     )
 
 
@@ -160,8 +161,9 @@ def show_finding(console: Console, finding: Finding, where: str = "", *, whole: 
     """Print one finding; with `whole`, all of its witnesses and all of its stack. `where`: replaces its targets."""
     where = where or f"on {', '.join(finding.targets)}"
 
-    def line(text: str) -> None:
-        console.print(one_line(text), markup=False)
+    def line(text: str, *, pasted: bool = False) -> None:
+        # A terminal that wraps a line by itself still copies it as one.
+        console.print(one_line(text), markup=False, soft_wrap=pasted or None)
 
     console.print(f"[bold red]{_escaped(finding.title)}[/bold red], {_escaped(where)}  ({finding.occurrences}×)")
     if finding.known:
@@ -178,8 +180,9 @@ def show_finding(console: Console, finding: Finding, where: str = "", *, whole: 
         line(text)
     if finding.command:
         cut = not whole and len(finding.command) > SHOWN_CHARACTERS
-        line(f"    command      {finding.command[:SHOWN_CHARACTERS] + '…' if cut else finding.command}")
-    line(f"    replay       {finding.replay}")
+        shown = finding.command[:SHOWN_CHARACTERS] + "…" if cut else finding.command
+        line(f"    command      {shown}", pasted=True)
+    line(f"    replay       {finding.replay}", pasted=True)
 
 
 def _witness_lines(finding: Finding, *, whole: bool) -> Iterator[str]:

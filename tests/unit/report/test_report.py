@@ -247,6 +247,15 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch, e
     assert (coloured is None) == bool(environment)
 
 
+def test_what_a_person_pastes_is_one_line_on_the_narrowest_terminal() -> None:
+    """A line break of ours in the command of a replay would make two commands of it."""
+    console = Console(file=(text := io.StringIO()), force_terminal=True, width=20, color_system=None)
+    terminal.show(console, judgement())
+    lines = text.getvalue().splitlines()
+    assert f"    replay       {judgement().findings[0].replay}" in lines
+    assert lines[-1].endswith(f"run {judgement().run}")
+
+
 def test_the_terminal_shows_the_function_that_a_wrong_result_points_to() -> None:
     whole = judgement()
     place = Frame(function="setCommand", file="src/t_string.c", line=9, origin="server", pc=0)
