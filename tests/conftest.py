@@ -59,6 +59,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new folder. Its name is short: with pytest's names, a socket's path has more bytes than the system takes."""
+    return tmp_path_factory.mktemp("t")
+
+
+@pytest.fixture
 def plumb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Plumb:
     """Run a command line in an empty folder with an empty cache: (exit code, standard output, standard error).
 

@@ -4,7 +4,6 @@ needs.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
@@ -139,7 +139,9 @@ Path({str(done)!r}).write_text(str(cache.entry("builds", "old-3")))
 @pytest.mark.parametrize("by", ["link", "script", "document"])
 def test_entries_that_another_entry_needs_stay_as_long_as_it_does(filled: Path, by: str) -> None:
     needed = Cache(filled).path("builds", "old-3") / "file"
-    text = f"#!/bin/sh\nexec {shlex.quote(str(needed))}\n" if by == "script" else json.dumps([str(needed)])
+    text = (
+        f"#!/bin/sh\nexec {shlex.quote(str(needed))}\n" if by == "script" else json_codec.encode([str(needed)]).decode()
+    )
     code = f"""
 from pathlib import Path
 from harness.core.cache import Cache
