@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-WAIT_SECONDS = 10.0
-
+WAIT_SECONDS = 60.0
+"""The longest wait for an event. It ends a test that would otherwise hang, and asks nothing of a machine's speed."""
 
 SLEEP = "86399"
 """A sleep in seconds that no other process uses, so that a surviving process belongs to the test."""

@@ -23,9 +23,11 @@ def test_a_dialogue_answers_one_line_after_another() -> None:
     assert answers == [("heard one\n", "complete"), ("heard two\n", "complete")]
 
 
-def test_a_dialogue_ends_at_its_deadline_with_the_output_so_far() -> None:
-    dialogue = LineProcess(["sh", "-c", f"echo said; sleep {SLEEP}"])
+def test_a_dialogue_ends_at_its_deadline_with_the_output_so_far(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    dialogue = LineProcess(["sh", "-c", f'echo said; touch "$1"; sleep {SLEEP}', "sh", said])
     try:
+        assert eventually(said.exists)
         answer = dialogue.ask("x", last="over: x", deadline_seconds=0.5)
     finally:
         dialogue.close()

@@ -44,6 +44,7 @@ def test_a_network_that_accepts_but_sends_nothing_is_silent(listener: socket.soc
 
 def test_several_attempts_belong_to_one_silence(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_watch, "ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr(network_watch, "SILENT_SECONDS", 2.0)
     assert not answers(listener.getsockname(), os.getpid(), given_up=never)
     listener.setblocking(False)
     attempts = 0
@@ -55,7 +56,11 @@ def test_several_attempts_belong_to_one_silence(listener: socket.socket, monkeyp
         assert attempts >= 3
 
 
-def test_a_connection_that_the_guest_ends_is_an_answer(listener: socket.socket) -> None:
+def test_a_connection_that_the_guest_ends_is_an_answer(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network_watch, "SILENT_SECONDS", 30.0)
+
     def end_late() -> None:
         connection, _ = listener.accept()
         time.sleep(0.3)
@@ -98,10 +103,11 @@ def test_a_watch_reports_a_silence_once_and_ends(listener: socket.socket) -> Non
     assert len(reports) == 1
 
 
-def test_a_watch_that_is_closed_reports_nothing(listener: socket.socket) -> None:
+def test_a_watch_that_is_closed_reports_nothing(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_watch, "SILENT_SECONDS", 1.5)
     reports = []
     watch = NetworkWatch(listener.getsockname(), os.getpid(), lambda: reports.append(time.monotonic()))
     time.sleep(0.2)
     watch.close()
-    time.sleep(1)
+    time.sleep(2)
     assert reports == []
