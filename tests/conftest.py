@@ -122,6 +122,13 @@ def plain_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
+def safe_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let git read this checkout, whoever owns it."""
+    for name, value in {"COUNT": "1", "KEY_0": "safe.directory", "VALUE_0": "*"}.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+
+
+@pytest.fixture
 def asks_dpkg() -> Iterator[None]:
     """Let the test query dpkg-query."""
     yield from forgotten_packages()

@@ -27,7 +27,7 @@ from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.model import Record
-from harness.core.processes import process
+from harness.core.processes import environment, process
 from harness.core.progress import Progress
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import ORACLE
@@ -352,7 +352,10 @@ def main(names: tuple[str, ...], rounds: int, targets: tuple[str, ...]) -> None:
 def _conditions() -> Measured:
     """The commit that is measured, and the machine before the first measurement; no figures yet."""
     commit = process.run_successfully(
-        ["git", "-C", ROOT, "describe", "--always", "--dirty"], problem="git names no commit", deadline_seconds=60
+        ["git", "-C", ROOT, "describe", "--always", "--dirty"],
+        problem="git names no commit",
+        deadline_seconds=60,
+        environment=environment.for_git(),
     ).text.strip()
     return Measured(
         commit=commit,

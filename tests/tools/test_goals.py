@@ -64,14 +64,12 @@ def test_the_page_has_the_newest_value_of_each_figure_and_says_where_other_work_
     assert "| first check with an empty cache | ≤ 360 s | not measured |  |" in rows
 
 
+@pytest.mark.usefixtures("safe_checkout")
 def test_a_failed_measurement_loses_no_earlier_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: object) -> None:
         raise InfrastructureError("plumb fuzz ended with status 1 and not 0")
 
     monkeypatch.setattr(goals, "STORED", tmp_path / "bench.json")
-    # A figure names the checkout's commit, whoever owns the checkout.
-    for name, value in {"COUNT": "1", "KEY_0": "safe.directory", "VALUE_0": "*"}.items():
-        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
     monkeypatch.setitem(goals.MEASUREMENTS, "quick", lambda bench: bench.add("quick", 61.0))
     monkeypatch.setitem(goals.MEASUREMENTS, "fuzz", fails)
     result = CliRunner().invoke(goals.main, ["quick", "fuzz", "--rounds", "1"])

@@ -168,6 +168,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, clone: tuple[Path, Tree], tmp_path:
     return tool.check(tree, folder, tmp_path, jobs=1)
 
 
+@pytest.mark.usefixtures("safe_checkout")
 def test_a_check_without_a_judgement_is_unknown_with_its_last_words(
     tmp_path: Path, clone: tuple[Path, Tree], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from harness.cli.parameters.value_types import Duration
 from harness.core import json_codec
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Verdict
-from harness.core.processes import process
+from harness.core.processes import environment, process
 from harness.judge.findings import Judgement
 from harness.report.formats import findings_json
 from tools import project, question_options
@@ -45,7 +45,9 @@ def found_in(clones: Sequence[Path], trees: Sequence[Tree]) -> dict[str, Path]:
         commits = [tree.commit for tree in trees]
         # What a shallow or older clone lacks is left out without an error.
         result = process.run(
-            ["git", "-C", clone, "rev-list", "--no-walk", "--ignore-missing", *commits], deadline_seconds=GIT_SECONDS
+            ["git", "-C", clone, "rev-list", "--no-walk", "--ignore-missing", *commits],
+            deadline_seconds=GIT_SECONDS,
+            environment=environment.for_git(),
         )
         if result.code:
             raise UsageError(
@@ -78,8 +80,11 @@ def check_out(tree: Tree, clone: Path, into: Path) -> Path:
         ["-C", folder, "checkout", "--quiet", "--detach", tree.commit],
     ]
     for words in steps:
+        # Without the user's configuration, which might convert the files.
         process.run_successfully(
-            ["git", *words], deadline_seconds=GIT_SECONDS, problem=f"git does not check out {tree.commit}"
+            ["git", *words],
+            deadline_seconds=GIT_SECONDS,
+            problem=f"git does not check out {tree.commit}",
         )
     return folder
 

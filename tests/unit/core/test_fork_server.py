@@ -72,7 +72,7 @@ def test_the_environment_that_its_children_inherit_names_it(server: ForkServer, 
 def test_processes_that_it_left_behind_are_killed_when_it_ends(server: ForkServer, tmp_path: Path, ways: str) -> None:
     pids = tmp_path / "pids"
     clean = "env -i" if "unmarked" in ways else ""
-    script = f"{clean} setsid sh -c 'echo $$ >>{pids}; exec sleep {SLEEP}' & until [ -s {pids} ]; do sleep 0.02; done"
+    script = f"{clean} setsid sh -c 'echo $$ >>pids; exec sleep {SLEEP}' & until [ -s pids ]; do sleep 0.02; done"
     code = f"import subprocess; subprocess.run(['sh', '-c', {script!r}])"
     result = process.run(["p", code], deadline_seconds=WAIT_SECONDS, spawn=server.spawn, folder=tmp_path)
     assert result.code == 0, result.text
