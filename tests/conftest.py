@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pytest
 
 from harness.build import toolchain
 from harness.cli.console_script import main
+from harness.core.cache import NO_HOME, default_root
 from harness.core.cache_entries.plain_path import refuse_odd
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
@@ -38,8 +40,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin the records of what tests wait for, if they are requested."""
+    """Begin the records of what tests wait for, if they are requested. A user without a home gets a cache."""
     waits.record(config)
+    if default_root().is_relative_to(NO_HOME):
+        os.environ["PLUMBLINE_CACHE"] = str(Path(tempfile.gettempdir(), f"plumbline-tests-{os.geteuid()}"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

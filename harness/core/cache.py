@@ -40,10 +40,20 @@ _FORGOTTEN_SECONDS = 2 * 86400
 """The age at which a leftover without a lock of this name is removed: an older release may hold another lock on it."""
 
 
+NO_HOME = Path("/nonexistent")
+"""Debian's home of users without a home: no program makes it (Debian Policy 9.2.3)."""
+
+
 def default_root() -> Path:
-    """The folder of the user's cache."""
-    named = os.environ.get("PLUMBLINE_CACHE")
-    return Path(named or platformdirs.user_cache_dir("plumbline", appauthor=False))
+    """The folder of the user's cache. Nobody can make that of a user without a home, who must name another."""
+    if named := os.environ.get("PLUMBLINE_CACHE"):
+        return Path(named)
+    try:
+        found = Path(platformdirs.user_cache_dir("plumbline", appauthor=False))
+    except RuntimeError:
+        # Neither HOME nor passwd(5) names one. Older releases of the library return a path that begins with a tilde.
+        return NO_HOME / "plumbline"
+    return found if found.is_absolute() else NO_HOME / "plumbline"
 
 
 class Cache:

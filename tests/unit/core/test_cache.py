@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import shlex
 import shutil
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.core import cache as cache_module
-from harness.core.cache import Cache
+from harness.core.cache import NO_HOME, Cache, default_root
 from harness.core.digests import files_below, key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
@@ -25,7 +27,6 @@ from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 def entries(cache: Cache, kind: str) -> list[str]:
@@ -459,3 +460,17 @@ def test_a_file_that_is_removed_while_a_folder_is_read_is_not_in_it(tmp_path: Pa
     assert next(found)[0] == "first"
     (tmp_path / "removed").unlink()
     assert [name for name, _, _ in found] == ["last"]
+
+
+def test_a_user_without_a_home_has_no_cache_in_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs as a user whom its passwd(5) does not know."""
+    for name in ("HOME", "XDG_CACHE_HOME", "PLUMBLINE_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def nobody(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    assert default_root() == NO_HOME / "plumbline"
+    monkeypatch.setenv("PLUMBLINE_CACHE", "/a/cache")
+    assert default_root() == Path("/a/cache")
