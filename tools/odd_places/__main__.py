@@ -14,12 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from harness.core.errors import ExitCode, NothingSelectedError, PlumblineError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
+from harness.run.private_network import TRIAL_SECONDS
 from tools import question_options
-from tools.odd_places.place import Place, provide_wheels
+from tools.odd_places import start
+from tools.odd_places.place import Place, provide_wheels, started
 from tools.odd_places.product import Product
 from tools.odd_places.runs import RUNS, SIDE_BY_SIDE, TURKISH, Run
 from tools.odd_places.trial import Outcome, Trial
@@ -41,6 +44,15 @@ def lacking(run: Run) -> str:
     programs = [("localedef", settings.locale == TURKISH), ("script", settings.narrow_terminal)]
     absent = [name for name, needed in programs if needed and shutil.which(name) is None]
     return f"not installed: {', '.join(absent)}" if absent else ""
+
+
+def possible(run: Run) -> Run:
+    """The run, with a network if this machine lets nobody do without, as many containers do not."""
+    words = started(start.Orders(folder="/", network=False), ["true"])
+    if not run.settings.no_network or process.run(words, deadline_seconds=TRIAL_SECONDS).code == 0:
+        return run
+    click.echo(f"{run.name}: this machine gives no network of its own; it runs with the usual one")
+    return msgspec.structs.replace(run, settings=msgspec.structs.replace(run.settings, no_network=False))
 
 
 def outcomes(run: Run, workers: int, part: str) -> list[Outcome]:
@@ -115,7 +127,7 @@ def do(only: Sequence[str], part: str, *, listed: bool) -> ExitCode:
         if why := lacking(run):
             click.echo(f"{described(run)}\n  SKIPPED: {why}")
         else:
-            able.append(run)
+            able.append(possible(run))
     together = [run for run in able if run.name in SIDE_BY_SIDE]
     for group in [*([run] for run in able if run not in together), *([together] if together else [])]:
         with ThreadPoolExecutor(max_workers=len(group)) as pool:
