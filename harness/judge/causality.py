@@ -28,6 +28,7 @@ from harness.judge.sightings.failures import (
 from harness.judge.sightings.places import IN_HANDLER, from_fault, from_report
 from harness.judge.upstream_tests.deliberate_crashes import is_deliberate
 from harness.record import cell_events, fault_log, program_launch, run_folder, stored_run
+from harness.record.cell_events import SENT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +74,7 @@ class Evidence:
         for event in self._guests:
             if killed_from_outside(event):
                 self._not_the_servers.add(event.name)
-                self._doubt(f"a guest was {event.detail} from outside (out of memory, or by hand)")
+                self._doubt(f"a guest was {event.detail.removesuffix(SENT)} from outside (out of memory, or by hand)")
             folder = self._folder_of(event)
             for name in event.left:
                 if not (folder / name).is_file():

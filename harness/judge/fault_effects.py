@@ -62,8 +62,11 @@ def times_of_records(log: FaultLog) -> list[int]:
 
 
 def killed_from_outside(event: Event) -> bool:
-    """Whether SIGKILL ended a guest, or SIGSTOP stopped it. No process in the guest sends these signals."""
+    """Whether a guest's end comes from outside: SIGKILL ended it or SIGSTOP stopped it, which no process in the guest
+    sends, or the server reported that another process sent the signal.
+    """
     return isinstance(event, cell_events.GuestEvent) and (
         (event.end in {"signal", "start-failed"} and event.detail.startswith("killed by SIGKILL"))
+        or event.detail.endswith(cell_events.SENT)
         or (event.end == "hang" and event.detail == cell_events.STOPPED)
     )

@@ -12,6 +12,8 @@ import msgspec
 from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.model import Name, NameOrNone, Program, Record
 
+SENT = ", which another process sent"
+"""The end of a description of an end: the server says so, or its signal is one that no server raises."""
 STOPPED = "stopped by SIGSTOP"
 """GuestEvent.detail of a guest that was stopped from outside: no process in a guest stops it."""
 NO_PONG = "no PONG before the deadline"

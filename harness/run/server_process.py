@@ -26,7 +26,7 @@ from harness.record.cell_events import NO_PONG, STOPPED
 from harness.record.edge_coverage import EdgeCoverage
 from harness.record.proxy import peer_user
 from harness.run.servers import probes
-from harness.run.servers.endings import STOPPED_BY, ServerEnd, describe_exit, last_words
+from harness.run.servers.endings import STOPPED_BY, ServerEnd, describe_exit, last_words, sender_of_end
 from harness.run.servers.probes import answers_ping
 from harness.run.servers.recorded_access import RecordedAccess
 from harness.run.servers.server_evidence import ServerEvidence
@@ -280,7 +280,7 @@ class Guest:
         if code is None:
             return True
         if self.ended is None:
-            self.ended = describe_exit(code)
+            self.ended = sender_of_end(code, self.evidence.log_content(), self.first_pid)
         return False
 
     def await_end(self) -> int:
@@ -315,6 +315,19 @@ class Guest:
 
     def refuse_silence(self) -> None:
         """Raise InfrastructureError if something else than the server explains that it does not answer."""
+        self.refuse_lost_socket()
+
+    def refuse_lost_socket(self) -> None:
+        """Raise InfrastructureError if the file by which clients reach a running server is gone."""
+        if self.runner.target.emulator.has_kernel or self.spec.io != "unix" or not self.alive():
+            return
+        if not self.socket_path.exists():
+            raise InfrastructureError(
+                f"the socket of {self.name} is gone",
+                where=str(self.socket_path),
+                because="no client can reach the server; something on this machine deletes files of running programs",
+                remedy="keep cleaners away from the folder for temporary files, or set TMPDIR to another one",
+            )
 
     def send_signal(self, number: int) -> None:
         """Send a signal to the server's process. Nothing happens if it has ended."""

@@ -51,6 +51,10 @@ class ServerEvidence:
         """Whether that process has begun to report its crash in the log. A child that it forked writes there, too."""
         return self.log.is_file() and assertion_log.reports_crash(self.log.read_bytes(), pid)
 
+    def log_content(self) -> bytes:
+        """The server's log; empty before it starts."""
+        return self.log.read_bytes() if self.log.is_file() else b""
+
     def log_tail(self, lines: int = 5) -> str:
         """The last lines of the server's log."""
         return last_lines(self.log, lines)
@@ -92,6 +96,11 @@ class FetchedEvidence(ServerEvidence):
         """Whether that process has begun to report its crash in the log."""
         self._fetch_log()
         return super().reports_crash(pid)
+
+    def log_content(self) -> bytes:
+        """The server's log."""
+        self._fetch_log()
+        return super().log_content()
 
     def log_tail(self, lines: int = 5) -> str:
         """The last lines of the server's log."""

@@ -14,6 +14,7 @@ import msgspec
 
 from harness.core.target_model import ORACLE
 from harness.record import cell_events, run_folder
+from harness.record.cell_events import SENT
 from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest, server_of
 from harness.run.server_process import WAITED, StartError
 from harness.run.servers.probes import REPLY_SECONDS, answers_ping, processed_commands
@@ -241,10 +242,13 @@ class CellServers:
         """Why a failed test says nothing about the server; empty if it does.
 
         Either another process ended or stopped the oracle, or the host could not pass on the requests. Raises
-        InfrastructureError if the servers' own machine has ended.
+        InfrastructureError if the servers' own machine has ended, or the socket of a running server is gone.
         """
         if self.host is not None:
             self.host.refuse_ended()
+        for server in (self.present, self._oracle):
+            if server is not None:
+                server.refuse_lost_socket()
         for server in (self.present, self._oracle):
             if server is not None and server.access.recorder is not None and server.access.recorder.trouble:
                 return f"its requests could not be passed on: {server.access.recorder.trouble}"
@@ -257,7 +261,7 @@ class CellServers:
         if oracle.settle():
             oracle.hung()
             return f"the native build, which gives the expected replies, did not answer: {oracle.detail}"
-        killed = "SIGKILL" in oracle.detail
+        killed = "SIGKILL" in oracle.detail or oracle.detail.endswith(SENT)
         return f"the native build, which gives the expected replies, was {oracle.detail}" if killed else ""
 
     def kill(self) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from harness.core.processes import capped_log
 from harness.record import fault_log
+from harness.record.cell_events import SENT
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -53,4 +54,5 @@ def crashed_children(recorded: fault_log.FaultLog, servers: Collection[int]) -> 
 
 def why_from_outside(detail: str) -> str:
     """Why the end that `detail` describes says nothing about the server; empty if it does."""
-    return f"it was {detail} from outside (out of memory, or by hand)" if "SIGKILL" in detail else ""
+    outside = "SIGKILL" in detail or detail.endswith(SENT)
+    return f"it was {detail.removesuffix(SENT)} from outside (out of memory, or by hand)" if outside else ""

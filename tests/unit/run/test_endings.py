@@ -1,0 +1,42 @@
+"""Who ended a server, according to its exit status and its own log."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from harness.record.cell_events import SENT
+from harness.run.servers.endings import sender_of_end
+
+PID = 4711
+TOLD = b"4711:signal-handler (1700000000) Received SIGTERM scheduling shutdown...\n"
+OLD_TOLD = b"[4711 | signal handler] (1700000000) Received SIGTERM scheduling shutdown...\n"
+REPORT = b"4711:M 01 Jan 2026 00:00:00.000 # Redis 7.0.15 crashed by signal: 11, si_code: %d\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "how", "detail"),
+    [
+        (0, b"", "exit", "exit status 0"),
+        (1, b"", "exit", "exit status 1"),
+        (0, TOLD, "signal", f"killed by SIGTERM{SENT}"),
+        (0, TOLD.replace(b"TERM", b"INT"), "signal", f"killed by SIGINT{SENT}"),
+        (0, OLD_TOLD, "signal", f"killed by SIGTERM{SENT}"),
+        # A child's words are not the server's.
+        (0, TOLD.replace(b"4711", b"4712"), "exit", "exit status 0"),
+        (-signal.SIGTERM, b"", "signal", f"killed by SIGTERM{SENT}"),
+        (-signal.SIGSEGV, b"", "signal", "killed by SIGSEGV"),
+        (-signal.SIGSEGV, REPORT % 0, "signal", f"killed by SIGSEGV{SENT}"),
+        # SEGV_MAPERR, and SI_TKILL: the server's own abort().
+        (-signal.SIGSEGV, REPORT % 1, "signal", "killed by SIGSEGV"),
+        (-signal.SIGABRT, REPORT % -6, "signal", "killed by SIGABRT"),
+        (128 + signal.SIGSEGV, REPORT % 0, "signal", f"killed by SIGSEGV{SENT}"),
+        (-signal.SIGKILL, b"", "signal", "killed by SIGKILL"),
+    ],
+)
+def test_what_another_process_sent_is_told_from_the_servers_own_end(
+    code: int, log: bytes, how: str, detail: str
+) -> None:
+    ended = sender_of_end(code, log, PID)
+    assert (ended.how, ended.detail) == (how, detail)
