@@ -23,6 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
         from harness.cli import group  # noqa: PLC0415 - see below
 
         sys.exit(group.run(arguments))
+    _forget_the_callers_signals()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda _number, _frame: os._exit(_INTERRUPTED))
     from harness.core import standard_streams  # noqa: PLC0415
@@ -38,6 +39,19 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(error.exit_code)
     killed = BISECTION_STOPS if "--bisect" in words else None
     os._exit(supervisor.supervise(lambda: sys.exit(_supervised(words)), killed=killed, again=_again))
+
+
+def _forget_the_callers_signals() -> None:
+    """Undo what the caller ignores or blocks, as daemons and some CI launchers do.
+
+    It would pass to every process below: ends of children would be lost, and a server with a blocked SIGBUS would hang.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    # Python itself ignores SIGPIPE and SIGXFSZ, and restores them in new processes. nohup ignores SIGHUP on purpose.
+    own = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP}
+    for number in signal.valid_signals() - own:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _again() -> str:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
 from harness.core.errors import ExitCode
+from tests.end_to_end.support import machines
 from tests.end_to_end.support.plumb_runs import (
     GONE_SECONDS,
+    PLUMB,
     RUN_SECONDS,
     document,
     emulated_guest,
@@ -95,10 +100,14 @@ def test_a_guest_that_hangs_is_a_finding(tmp_path: Path) -> None:
     assert (plumb.returncode, [finding["kind"] for finding in read["findings"]]) == (ExitCode.FINDINGS, ["hang"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+# SIGABRT, SIGSEGV and SIGBUS look like crashes, and after SIGTERM and SIGINT a server ends as when it is told to.
+SENT = [*("SIGKILL", "SIGSTOP", "SIGSEGV", "SIGTERM"), *map(machines.beyond, ("SIGBUS", "SIGABRT", "SIGINT"))]
+
+
+@pytest.mark.parametrize("number", SENT)
 @pytest.mark.parametrize("server", ["guest", "oracle"])
 def test_a_server_killed_or_stopped_from_outside_makes_the_run_unknown(
-    tmp_path: Path, server: str, number: signal.Signals
+    tmp_path: Path, server: str, number: str
 ) -> None:
     """Whether it is the server under test or the native build with which its replies are compared."""
     folder = tmp_path / "run"
@@ -106,10 +115,23 @@ def test_a_server_killed_or_stopped_from_outside_makes_the_run_unknown(
         guest = emulated_guest(folder)
         oracle = wait_for(lambda: processes_of(folder / "armv5" / "bitops" / "peers"), seconds=GONE_SECONDS)
         assert oracle, "no oracle was started"
-        (guest if server == "guest" else oracle[0]).send_signal(number)
+        (guest if server == "guest" else oracle[0]).send_signal(signal.Signals[number])
         out, _ = plumb.communicate(timeout=RUN_SECONDS)
     read = json.loads(out)
     assert (plumb.returncode, read["verdict"], read["findings"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN", [])
+
+
+def test_a_cell_whose_sockets_are_deleted_is_unknown(tmp_path: Path) -> None:
+    """As by a cleaner of the folder for temporary files."""
+    folder = tmp_path / "run"
+    with running(*CHECK, folder) as plumb:
+        words = emulated_guest(folder).cmdline()
+        path = Path(words[words.index("--unixsocket") + 1])
+        assert wait_for(path.exists, seconds=RUN_SECONDS)
+        shutil.rmtree(path.parent)
+        out, _ = plumb.communicate(timeout=RUN_SECONDS)
+    read = json.loads(out)
+    assert (plumb.returncode, read["findings"]) == (ExitCode.INCONCLUSIVE, [])
 
 
 def test_an_oracle_that_crashes_is_one_finding_and_explains_its_test(tmp_path: Path) -> None:
@@ -119,10 +141,34 @@ def test_an_oracle_that_crashes_is_one_finding_and_explains_its_test(tmp_path: P
         emulated_guest(folder)
         oracle = wait_for(lambda: processes_of(folder / "armv5" / "bitops" / "peers"), seconds=GONE_SECONDS)
         assert oracle, "no oracle was started"
-        oracle[0].send_signal(signal.SIGSEGV)
-        out, _ = plumb.communicate(timeout=RUN_SECONDS)
+        # Its title names the socket, since a server that is not emulated overwrites its command line.
+        title = wait_for(lambda: re.search(r"unixsocket:(\S+)", " ".join(oracle[0].cmdline())), seconds=GONE_SECONDS)
+        with socket.socket(socket.AF_UNIX) as connected:
+            connected.connect(title[1])
+            connected.sendall(b"DEBUG SEGFAULT\r\n")
+            out, _ = plumb.communicate(timeout=RUN_SECONDS)
     read = json.loads(out)
     assert plumb.returncode == ExitCode.FINDINGS
     (finding,) = read["findings"]
     assert (finding["kind"], finding["targets"]) == ("crash", ["native"])
     assert finding["id"].startswith("crash-bitops_")
+
+
+IGNORING = """
+import os, signal, sys
+if sys.argv[1] == "ignored":
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN)
+else:
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("state", ["ignored", "blocked"])
+def test_signals_that_the_caller_ignores_or_blocks_change_nothing(tmp_path: Path, state: str) -> None:
+    """Daemons and CI launchers ignore SIGCHLD; a blocked SIGBUS would keep a misaligned access from being noticed."""
+    words = ["check", "--target", "armv5", "--suite", "bitops", "--test", "getbit", "--seed", "1", "--json"]
+    finished = run(*words, "--run", tmp_path / "run", program=[sys.executable, "-c", IGNORING, state, *PLUMB])
+    assert finished.returncode == ExitCode.PASS, finished.stderr[-2000:]
+    assert document(finished)["verdict"] == "PASS"
