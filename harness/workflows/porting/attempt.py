@@ -143,7 +143,12 @@ def _preprocess(calls: list[Compilation], shop: BuildDirectory) -> dict[str, set
     deadline_seconds = shop.tools.deadline_seconds(PREPROCESS_SECONDS)
 
     def one(call: Compilation) -> dict[str, set[int]]:
-        made = process.run(preprocessing(call.words), deadline_seconds=deadline_seconds, folder=Path(call.folder))
+        made = process.run(
+            preprocessing(call.words),
+            deadline_seconds=deadline_seconds,
+            folder=Path(call.folder),
+            environment=shop.environment(),
+        )
         if made.expired:
             raise _late(shop, "the preprocessor", deadline_seconds)
         ended.append(call)
