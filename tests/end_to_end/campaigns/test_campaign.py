@@ -46,6 +46,7 @@ def comparable(document: dict[str, Any]) -> dict[str, Any]:
     return {"verdict": document["verdict"], "cells": cells, "findings": findings, "remarks": set(document["remarks"])}
 
 
+@pytest.mark.slow(instead="tests/unit/workflows/test_campaign.py; the other tests of test_campaign.py, on smaller jobs")
 def test_a_check_on_workers_has_the_result_of_the_same_check_alone(tmp_path: Path) -> None:
     known = write(tmp_path / "known.toml", "findings = []\n")
     common = ("check", *SELECTED, "--seed", 7, "--known", known, "--json")
@@ -65,6 +66,7 @@ def test_a_check_on_workers_has_the_result_of_the_same_check_alone(tmp_path: Pat
     assert (status["arrived"], status["goes_on"]) == (status["jobs"], False)
 
 
+@pytest.mark.slow(instead="tests/unit/workflows/test_islands.py, on streams that jobs exchange")
 def test_a_stream_that_a_fuzzing_job_found_on_one_target_is_tried_on_the_other(tmp_path: Path) -> None:
     words = ("--target", "armv5", "--target", "sparc64", "--server", "redis-7.0.15", "--test", "streams", "--seed", 1)
     common = ("fuzz", *words, "--time", "5s", "--corpus", tmp_path / "corpora", "--on", "local:1")

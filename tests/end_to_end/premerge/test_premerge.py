@@ -59,7 +59,7 @@ def test_a_planted_bug_is_found_and_another_beside_an_inherited_one_is_reported(
 
 @pytest.mark.slow(
     instead=(
-        "test_another_wrong_value_of_a_test_that_fails_in_the_base_is_new and "
+        "tests/unit/judge/test_baseline.py and "
         "test_a_planted_bug_is_found_and_another_beside_an_inherited_one_is_reported, for inherited findings"
     )
 )
@@ -82,6 +82,7 @@ def test_an_inherited_bug_passes_and_so_does_its_fix(checkout: Path, tmp_path: P
     assert not (tmp_path / "mended" / "base").exists(), "nothing was found, so the base must not be checked"
 
 
+@pytest.mark.slow(instead="tests/unit/judge/test_baseline.py, on the same two judgements")
 def test_another_wrong_value_of_a_test_that_fails_in_the_base_is_new(checkout: Path, tmp_path: Path) -> None:
     """Regression: any wrong number counted as the same as another one."""
     source = checkout / "src" / "bitops.c"

@@ -111,6 +111,7 @@ def test_tests_are_omitted_only_with_regard_to_a_run_of_the_same_request_that_pa
         assert (code, whole["left_out"]) == (ExitCode.PASS, 0), errors
 
 
+@pytest.mark.slow(instead="test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found")
 def test_late_code_is_found_although_the_tests_that_reached_it_do_not_reach_it_again(
     checkout: Path, tmp_path: Path
 ) -> None:
@@ -223,6 +224,7 @@ def test_what_omitted_tests_entered_in_an_earlier_run_is_checked(checkout: Path,
     assert unentered(part) == unentered(entered)
 
 
+@pytest.mark.slow(instead="test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found")
 def test_functions_entered_by_suites_whose_tests_all_run_are_recorded_too(checkout: Path, tmp_path: Path) -> None:
     """Regression: a change that no test enters got no verdict if such a suite ran, for example `persistence`."""
     source = checkout / "src" / "rdb.c"
@@ -240,6 +242,7 @@ def test_functions_entered_by_suites_whose_tests_all_run_are_recorded_too(checko
     )
 
 
+@pytest.mark.slow(instead="test_a_change_that_no_test_enters_is_not_checked")
 def test_a_change_without_an_executed_line_is_not_checked_although_its_function_is_entered(
     checkout: Path, tmp_path: Path
 ) -> None:

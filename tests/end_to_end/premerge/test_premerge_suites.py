@@ -84,6 +84,7 @@ def test_fail_overs_are_tested_although_they_wait_for_time_outs(checkout: Path, 
     assert outcomes[waiting] == "passed"
 
 
+@pytest.mark.slow(instead="test_a_changed_file_is_checked_by_the_suites_that_it_selects, on a change of a file")
 def test_a_changed_header_requires_the_suites_that_alone_cover_the_altered_code(checkout: Path, tmp_path: Path) -> None:
     """Regression: a bug in a macro that only the cluster's bus uses passed, because a changed header selected no suite
     that sends packets.
@@ -101,6 +102,7 @@ def test_a_changed_header_requires_the_suites_that_alone_cover_the_altered_code(
     assert not any("src/bitops.c" in one for one in read["unchecked"])
 
 
+@pytest.mark.slow(instead="test_premerge_reach.py, on edited lines of the server")
 def test_of_the_client_the_edited_lines_are_named_that_no_test_executes(checkout: Path, tmp_path: Path) -> None:
     """Regression: a misaligned store in an untested mode of the client passed, because the server equals the base's."""
     source = checkout / "src" / "redis-cli.c"
@@ -114,7 +116,7 @@ def test_of_the_client_the_edited_lines_are_named_that_no_test_executes(checkout
     assert f"no test executes these changed lines: src/redis-cli.c:{line} on armv5" in read["remarks"]
 
 
-@pytest.mark.slow(instead="test_of_the_client_the_edited_lines_are_named_that_no_test_executes")
+@pytest.mark.slow(instead="test_a_change_that_no_test_enters_is_not_checked")
 def test_of_the_server_with_tls_the_edited_lines_are_named_that_no_test_executes(
     checkout: Path, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ def by_id(read: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {finding["id"]: finding for finding in read["findings"]}
 
 
+@pytest.mark.slow(instead="test_redis_7_0_15_is_silent_in_bitops; the canaries of each detector")
 def test_the_sanitizer_and_the_strict_machine_find_the_same_bugs_of_redis_3_2_6(tmp_path: Path) -> None:
     """BITOP, BITPOS and MurmurHash2: trapped on ARMv5, reported by the sanitizer, one finding each."""
     words = ("--target", "native-ubsan", "--target", "armv5", "--server", "redis-3.2.6")

@@ -47,6 +47,7 @@ def test_redis_3_2_6_dies_of_few_commands_that_can_be_replayed(tmp_path: Path) -
     assert "SIGBUS" in again.stdout
 
 
+@pytest.mark.slow(instead="test_redis_3_2_6_dies_of_few_commands_that_can_be_replayed")
 def test_a_missing_byte_swap_is_found_on_a_big_endian_target_with_both_replies(tmp_path: Path) -> None:
     """intset.c without one memrev16ifbe: replies about small sets of integers are wrong."""
     fetched = run("fetch", "--server", "redis-7.0.15").stdout.split(": ", 1)[1].strip()

@@ -64,6 +64,7 @@ def test_a_reproducer_starts_the_same_package(checked: tuple[Path, dict[str, Any
     assert run("replay", reproducer, "--offline").returncode == ExitCode.FINDINGS
 
 
+@pytest.mark.slow(instead="test_a_bug_of_the_release_is_found_in_the_installed_package")
 def test_the_c_library_has_lines_and_the_stack_continues_into_the_server(tmp_path: Path) -> None:
     """Debian's ARM libc has no unwind table for its frames. The lines and the table come from libc6-dbg."""
     service = ["--environment", "debian-service", "--suite", "persistence", "--test", "synchronised_meanwhile"]

@@ -68,6 +68,7 @@ def replayed(finding: dict[str, Any]) -> int:
     return run(*shlex.split(finding["replay"])[1:], program=PLUMB).returncode
 
 
+@pytest.mark.slow(instead="test_a_planted_dereference_and_a_planted_byte_order_are_found_and_replayed")
 def test_misaligned_hashes_and_bit_counts_of_redis_3_2_6_are_found(tmp_path: Path) -> None:
     """MurmurHash2, MurmurHash64A and BITPOS: the bugs that 4.0 fixed, with their locations, and reproduced."""
     code, read = check(tmp_path / "run", "--target", "armv5", "--server", "redis-3.2.6")

@@ -120,6 +120,7 @@ def test_tests_that_pass_have_run_on_the_target_and_crashes_on_purpose_are_no_fi
     assert processes_of(folder) == []
 
 
+@pytest.mark.slow(instead="the other tests of test_upstream_suite.py, which run the same files")
 def test_the_emulators_processor_time_is_counted(tmp_path: Path) -> None:
     """The same tests take more processor time under an emulator than natively, although the clients are the same."""
     seconds = {}
