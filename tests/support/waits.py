@@ -20,6 +20,7 @@ and one that another process adopts does not count.
 from __future__ import annotations
 
 import contextlib
+import gc
 import linecache
 import re
 import resource
@@ -90,6 +91,21 @@ class TimedTest(msgspec.Struct, frozen=True):
     """The work folders in which it compiled."""
 
 
+def _frames() -> dict[int, FrameType]:
+    """Thread -> its frame.
+
+    Until Python 3.11.9 a garbage collection within `_current_frames` can stop every thread for ever, because it may let
+    another thread run while a lock of the interpreter is held (CPython issue 106883).
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()  # noqa: SLF001 - the only way to the frames of other threads
+    finally:
+        if collects:
+            gc.enable()
+
+
 class WaitWatch:
     """Looks at one thread, and adds up what it waits for."""
 
@@ -139,7 +155,7 @@ class WaitWatch:
 
     def look(self) -> None:
         """Count the time since the last look by what the thread waits for now."""
-        frames = sys._current_frames()  # noqa: SLF001 - the only way to the frames of other threads
+        frames = _frames()
         if self._thread not in frames:
             return
         wait, where = awaited(frames, self._thread)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from tools import test_times as tool
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+    from types import FrameType
 
     from tests.support.waits import Wait
 
@@ -193,3 +195,22 @@ def test_the_tables_name_the_classes_the_files_and_the_tests(records: Path) -> N
     text = tool.report(waits.read(records), by="real", tests=8, files=4)
     assert text.startswith("8 tests in ")
     assert all(word in text for word in [*tool.COLUMNS, "test_a.py", "test_d.py::test_other", COLLECTION])
+
+
+def test_no_collection_begins_while_the_interpreter_lists_its_frames(
+    watch: WaitWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: a run of all tests stood still for ever (CPython issue 106883)."""
+    collected = []
+    frames = sys._current_frames  # noqa: SLF001 - what is called
+
+    def noting() -> dict[int, FrameType]:
+        collected.append(gc.isenabled())
+        return frames()
+
+    monkeypatch.setattr(sys, "_current_frames", noting)
+    with watch.measured():
+        time.sleep(0.2)
+    assert collected
+    assert not any(collected)
+    assert gc.isenabled()
