@@ -57,5 +57,6 @@ def key_of(parts: Iterable[str]) -> str:
     """A short content address of an ordered list of texts: 16 hexadecimal digits of a SHA-256."""
     digest = hashlib.sha256()
     for part in parts:
-        digest.update(f"{len(part)}:{part}".encode())
+        # A file's name may contain any bytes.
+        digest.update(f"{len(part)}:{part}".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()[:16]

@@ -44,7 +44,8 @@ class TreeEntry(NamedTuple):
 def entries_of(tree: Path) -> Iterator[TreeEntry]:
     """The tree's sources in a fixed order, without products of earlier builds.
 
-    Raises UsageError when links out of the tree lead to more than MOST_BEHIND_LINKS files.
+    Raises UsageError when links out of the tree lead to more than MOST_BEHIND_LINKS files, to a folder that contains
+    the tree, or below /proc, /sys or /dev.
     """
     behind = 0
     top = Path(os.path.realpath(tree))
@@ -96,6 +97,13 @@ def _behind(path: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator
             inside = Path("/") / root_place / real.relative_to(root)
             yield TreeEntry(place, path, os.path.relpath(inside, Path("/") / place.parent))
             return
+    if roots[0][0].is_relative_to(real) or real.parts[1:2] in {("proc",), ("sys",), ("dev",)}:
+        raise UsageError(
+            "a link of the tree leads to a folder that contains the tree, or to no ordinary file",
+            where=f"{path} -> {real}",
+            because="what links out of a tree lead to is copied with it, since a build may use it",
+            remedy="remove the link",
+        )
     if real.is_dir():
         yield from _walk(real, place, [*roots, (real, place)])
     elif real.is_file() and not _is_program(real):
