@@ -90,7 +90,7 @@ def _classed(
         if which == "unsteady":
             unsteady.append(one.test)
         else:
-            kept.append(msgspec.structs.replace(one, everywhere=which == "everywhere"))
+            kept.append(msgspec.structs.replace(one, everywhere=one.everywhere or which == "everywhere"))
     return kept, list(dict.fromkeys(unsteady))
 
 

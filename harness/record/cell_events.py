@@ -59,6 +59,8 @@ class TestEvent(Record, frozen=True, tag="test"):
     """The requests without a reply, human-readable."""
     transcript: NameOrNone = ""
     """The file of the test's requests and replies in the guest folder. Kept only if something went wrong."""
+    fails_natively: bool = False
+    """Whether it is one of the release's own tests, and fails in the same words on the native build."""
     unit: str = ""
     """The unit that ran instead of a server, of a program from harness.build.unit_drivers or harness.run.selftests."""
     program: Program = "units"

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PEERS = "peers"
+SHARED = "shared"
+"""RUN/shared: what each cell of a run writes for the others."""
 PROBLEM = "problem"
 """RUN/TARGET/SUITE/problem: why a cell's process gave up: for example, what the host lacks."""
 AUDIT = "audit"

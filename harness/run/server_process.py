@@ -103,6 +103,8 @@ class Guest:
         self._sockets = sockets
         self._socket_folder = sockets
         self._held_port: socket.socket | None = None
+        self._has_answered = False
+        """Whether a client has reached it by its socket."""
 
     @property
     def name(self) -> str:
@@ -319,9 +321,8 @@ class Guest:
 
     def refuse_lost_socket(self) -> None:
         """Raise InfrastructureError if the file by which clients reach a running server is gone."""
-        if self.runner.target.emulator.has_kernel or self.spec.io != "unix" or not self.alive():
-            return
-        if not self.socket_path.exists():
+        on_host = not self.runner.target.emulator.has_kernel and self.spec.io == "unix"
+        if on_host and self._has_answered and self.alive() and not self.socket_path.exists():
             raise InfrastructureError(
                 f"the socket of {self.name} is gone",
                 where=str(self.socket_path),
@@ -442,6 +443,7 @@ class Guest:
                 self.ended = ServerEnd("hang", STOPPED if scheduling.is_stopped(self.host_pid) else NO_PONG)
                 raise StartError("hang", self.detail)
             time.sleep(POLL_SECONDS)
+        self._has_answered = True
         if self.execution is not None:
             self.execution.ready()
         self.start_recording()

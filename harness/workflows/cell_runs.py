@@ -116,7 +116,8 @@ class CellRuns:
         ended: list[HostRun] = []
         while len(ended) < HOST_RUNS and not any(one.problem for one in ended):
             folder = run_folder.host_folder(spec.folder, len(ended) + 1)
-            one = self._run_sealed(msgspec.structs.replace(native, folder=folder))
+            # Files of its own: what each run writes anew differs by chance, as by the seed of the server's hash tables.
+            one = self._run_sealed(msgspec.structs.replace(native, folder=folder, shared=folder / run_folder.SHARED))
             ended.append(HostRun(problem=one.problem, seal=one.seal))
         return ended
 

@@ -1,7 +1,7 @@
 """The release's own tests pass on the target as they do natively.
 
-A test that fails in the same words natively says nothing about the target: its cell is UNKNOWN. So is that of a test
-that fails in one of three runs on the target alone, or that the target leaves out for no known reason.
+The failure of a test that fails in the same words natively is on every machine. The cell is UNKNOWN if a test fails in
+one of three runs on the target alone, or if the target leaves one out for no known reason.
 """
 
 from __future__ import annotations

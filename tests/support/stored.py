@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.errors import ExitCode
-    from harness.core.finding import Finding
+    from harness.core.finding import Difference, Finding
     from harness.judge.findings import Judgement
 
 BITOP = b"*1\r\n$5\r\nBITOP\r\n"
@@ -47,7 +47,7 @@ class StoredRun:
             tuple[str, str], tuple[str, Literal["", "build", "deadline", "crash", "units", "absent"]]
         ] = {}
         self.timeout_multiplier = 1.0
-        self.everywhere: Literal["note", "fail"] = "note"
+        self.everywhere: Literal["note", "fail", "off"] = "note"
         self.functions: dict[str, int] = {}
         self.left_out: set[tuple[str, str]] = set()
         self.audited: set[tuple[str, str]] = set()
@@ -90,6 +90,7 @@ class StoredRun:
         unit: str = "",
         wrong_line: str = "",
         asserted: str = "",
+        difference: Difference | None = None,
         counters: tuple[cell_events.Counters, cell_events.Counters] | None = None,
     ) -> None:
         """Record one test's result."""
@@ -116,6 +117,7 @@ class StoredRun:
             unit=unit,
             wrong_line=wrong_line,
             asserted=asserted,
+            difference=difference,
             counters_before=counters[0] if counters else None,
             counters_after=counters[1] if counters else None,
         )

@@ -102,7 +102,12 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
     command = whole.text if whole is not None else triggering_command.of_failure(test, sighting.transcript)
     launched = cell if whole is not None else None
     sighting = msgspec.structs.replace(
-        sighting, message=test.message, asserted=test.asserted, command=command, launched=launched
+        sighting,
+        message=test.message,
+        asserted=test.asserted,
+        command=command,
+        launched=launched,
+        everywhere=test.fails_natively,
     )
     if test.again is None:
         return msgspec.structs.replace(sighting, difference=test.difference)

@@ -98,6 +98,8 @@ class UpstreamVerdict(Record, frozen=True):
     tries: tuple[UpstreamTest | None, ...] = ()
     """The test in each run of the file; None if it left no trace."""
     failures: int = 0
+    fails_natively: bool = False
+    """Whether it is undecided because it fails natively in the same words."""
 
     @property
     def shown(self) -> UpstreamTest | None:
@@ -187,7 +189,13 @@ def verdict_of(
         outcome, message = _left_out(item, told, why_left_out, began=False)
     else:
         outcome, message = "missing", _why_missing(runs[-1])
-    return UpstreamVerdict(outcome=outcome, message=message, tries=tries, failures=len(failures))
+    return UpstreamVerdict(
+        outcome=outcome,
+        message=message,
+        tries=tries,
+        failures=len(failures),
+        fails_natively=outcome == "undecided" and bool(item.failures),
+    )
 
 
 def _steadiness(words: str, runs: int, *, natively: bool) -> tuple[Outcome, str]:

@@ -74,13 +74,14 @@ class UpstreamResult(Record, frozen=True):
     def event_with(self, outcome: cell_events.Outcome, message: str) -> cell_events.TestEvent:
         """The event of the test as the suite judged it.
 
-        A test without a result says nothing about the server, and nor does one that also fails natively, or that fails
-        in one run alone.
+        A test without a result says nothing about the server, and nor does one that fails in one run alone, or that
+        has no result natively. What fails natively in the same words is on every machine.
         """
-        unanswered = self.verdict.outcome in {"missing", "undecided", "unsteady"}
+        native = outcome == "failed" and self.verdict.fails_natively
+        unanswered = self.verdict.outcome in {"missing", "undecided", "unsteady"} and not native
         lost = outcome == "failed" and unanswered and not self.event.blocked_by
         doubt = message if lost else ""
-        return msgspec.structs.replace(self.event, outcome=outcome, message=message, doubt=doubt)
+        return msgspec.structs.replace(self.event, outcome=outcome, message=message, doubt=doubt, fails_natively=native)
 
 
 class _FileResults(Record, frozen=True):

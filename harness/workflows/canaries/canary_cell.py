@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core.model import CANARY_SUITE
-from harness.record import evidence_seal
+from harness.record import evidence_seal, run_folder
 from harness.run.cell_spec import CellSpec
 from harness.workflows.cell_process import run_cell
 
@@ -28,7 +28,7 @@ def run_canaries(setup: TargetSetup, policy: str, run: Path, server: ForkServer 
         spec = CellSpec(
             suite=CANARY_SUITE,
             folder=run / setup.target.name / CANARY_SUITE,
-            shared=run / "shared",
+            shared=run / run_folder.SHARED,
             sockets=Path(sockets),
             runner=setup.runner(policy),
             version=(),

@@ -11,6 +11,7 @@ from harness.build.executed_blocks import code_of
 from harness.build.sources import openssl
 from harness.core import json_codec
 from harness.core.target_model import ORACLE
+from harness.record import run_folder
 from harness.record.run_record import CellRecord
 from harness.run.cell_spec import CellSpec, ExecutionSpec, PeerServer
 from harness.run.selftests import with_native_faults
@@ -169,7 +170,7 @@ class CellSpecs:
         return CellSpec(
             suite=cell.suite,
             folder=request.run / cell.target / cell.suite,
-            shared=request.run / "shared",
+            shared=request.run / run_folder.SHARED,
             sockets=self._sockets,
             runner=target.runner,
             version=tree.version,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.core.errors import ExitCode
+from harness.core.finding import Difference
 from harness.judge.conclusion import conclude
 from harness.judge.verdict import EVERYWHERE
 from harness.record import run_folder, stored_run
@@ -52,6 +53,11 @@ class Outcomes:
 
     def scopes(self) -> list[str]:
         return [one.scope for one in self.judged()[0].findings]
+
+
+def difference(record: str) -> Difference:
+    """The first wrong byte of a file, in this record."""
+    return Difference(where="dump.rdb", offset=1, record=record, actual="00", expected="01", writer="", reader="")
 
 
 @pytest.fixture
@@ -100,6 +106,22 @@ def test_values_that_differ_among_the_hosts_own_runs_count_for_nothing(outcomes:
         "keys k5, k9 were evicted and port 1302 closed",
     )
     assert outcomes.scopes() == ["everywhere"]
+
+
+def test_a_first_difference_that_depends_on_chance_on_the_host_is_everywhere(outcomes: Outcomes) -> None:
+    """Regression: the order of keys decides which value of a file is read first, and it differs from start to start."""
+    outcomes.on_target("before 655", difference=difference("compressed listpack in sequence 'b'"))
+    of_host = ("listpack in sequence 'a'", "compressed listpack in sequence 'c'", "text")
+    for number, record in enumerate(of_host, start=1):
+        told = {"message": f"at {record}", "asserted": PLACE, "difference": difference(record)}
+        outcomes.run.host_test("armv5", "bitops", number, NAME, outcome="failed", **told)
+    assert outcomes.scopes() == ["everywhere"]
+
+
+def test_a_first_difference_that_each_run_on_the_host_has_elsewhere_is_the_machines(outcomes: Outcomes) -> None:
+    outcomes.on_target("before 655", difference=difference("text"))
+    outcomes.on_host(*["before 655"] * 3, difference=difference("listpack in sequence 'a'"))
+    assert outcomes.scopes() == ["machine"]
 
 
 def test_a_failure_that_the_host_shows_at_times_is_a_remark(outcomes: Outcomes) -> None:

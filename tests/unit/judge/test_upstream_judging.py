@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 from harness.core import json_codec
+from harness.core.errors import ExitCode
 from harness.judge.upstream_tests.tally import tallies
+from harness.judge.verdict import EVERYWHERE
 from harness.record import cell_events, fault_log, run_folder
 from harness.report.formats import upstream_tests
 from tests.support import fakes
@@ -379,6 +381,29 @@ def test_an_intended_crash_explains_no_test_without_a_result(stored: UpstreamRun
 def test_a_test_without_a_result_makes_the_cell_unknown(stored: UpstreamRun) -> None:
     stored.passed("unit/a::one")
     stored.failed("unit/a::two", "no result", doubt="no result: the file ended before it")
+    findings, verdicts = judged(stored)
+    assert (findings, verdicts["armv5/bitops"]) == ([], "UNKNOWN")
+
+
+def test_a_test_that_fails_natively_in_the_same_words_is_on_every_machine(tmp_path: Path) -> None:
+    """Also if it passes on another target: upstream's tests ask the native build at the same time, and some fail by
+    chance.
+    """
+    stored = UpstreamRun(tmp_path / "run", targets=("armv5", "sparc64"))
+    for name in stored.targets:
+        stored.canary(name)
+    stored.passed("unit/a::one")
+    stored.failed("unit/a::two", "it fails natively in the same words", fails_natively=True)
+    event = cell_events.TestEvent(name="item[unit/a::two]", outcome="passed", seconds=0.1, upstream="unit/a::two")
+    stored.add("sparc64", SUITE, event)
+    judgement, code = concluded(tmp_path, stored)
+    assert [(one.scope, one.known) for one in judgement.findings] == [("everywhere", EVERYWHERE)]
+    assert code == ExitCode.PASS
+
+
+def test_a_run_that_does_not_ask_the_host_cannot_judge_such_a_test(stored: UpstreamRun) -> None:
+    stored.everywhere = "off"
+    stored.failed("unit/a::two", "it fails natively in the same words", fails_natively=True)
     findings, verdicts = judged(stored)
     assert (findings, verdicts["armv5/bitops"]) == ([], "UNKNOWN")
 
