@@ -11,6 +11,7 @@ import pytest
 
 from harness.build.sources.source_tree import open_tree, take
 from harness.build.sources.tree_files import copy_at_rest, copy_tree, digest_of
+from harness.core.digests import key_of
 from harness.core.errors import InfrastructureError, UsageError
 from harness.judge.conclusion import folder_in_repository
 from tests.support import fakes
@@ -287,6 +288,26 @@ def test_links_to_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("harness.build.sources.tree_files.MOST_BEHIND_LINKS", 2)
     with pytest.raises(UsageError, match="links out of the tree lead to more than 2 files"):
         digest_of(tree)
+
+
+@pytest.mark.parametrize("to", ["/", "..", "/proc/self"])
+def test_a_link_to_what_contains_the_tree_or_is_no_ordinary_file_is_refused(tmp_path: Path, to: str) -> None:
+    """Regression: a link to / ended as a bug in Plumbline, when a file of /proc could not be read."""
+    tree = fakes.server_tree(tmp_path / "redis")
+    (tree / "src" / "link").symlink_to(tmp_path if to == ".." else to)
+    with pytest.raises(UsageError, match="a link of the tree leads to a folder that contains the tree"):
+        digest_of(tree)
+
+
+def test_a_name_that_is_not_text_is_copied_and_counts(tmp_path: Path) -> None:
+    """Regression: it ended as a bug in Plumbline."""
+    tree = fakes.server_tree(tmp_path / "redis")
+    before = digest_of(tree)
+    name = os.fsdecode(b"na\xffme.h")
+    (tree / "src" / name).touch()
+    assert copy_tree(tree, tmp_path / "copy") != before
+    assert (tmp_path / "copy" / "src" / name).is_file()
+    assert key_of([name]) != key_of([os.fsdecode(b"na\xfeme.h")])
 
 
 @pytest.mark.parametrize("change", ["a link for the same text", "the right to be executed"])
