@@ -10,7 +10,7 @@ from harness.analysis.detectors import registry
 from harness.core.errors import InconclusiveError
 from harness.core.finding import Cause, Finding, Occasion, Verdict, Witness
 from harness.core.model import CANARY_SUITE, Allocator, GuestEnvironment, Name, Record, Tier, Transport
-from harness.core.target_model import DEFAULT_FAMILY
+from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.isa import rules
 from harness.judge import second_opinion
 from harness.judge.causes import ordered, stored_or_made
@@ -223,8 +223,18 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
         occurrences=sum(one.count for one in group),
         difference=best.difference,
         unit=best.unit,
-        scope="everywhere" if all(one.everywhere for one in group) else "machine",
+        scope="everywhere" if all(one.everywhere for one in group) or _ends_all_servers(run, group) else "machine",
     )
+
+
+def _ends_all_servers(run: RunRecord, group: list[Sighting]) -> bool:
+    """Whether the native build and the servers of every target ended in the same way.
+
+    An open-ended suite gives each server other requests, so its tests are not asked again on the host. The native build
+    answers them beside each target.
+    """
+    ended = {one.target for one in group}
+    return {ORACLE, *run.targets} <= ended and all(one.detector == "process" for one in group)
 
 
 def _witness(site: list[Sighting]) -> Witness:

@@ -48,6 +48,8 @@ class StoredRun:
         ] = {}
         self.timeout_multiplier = 1.0
         self.everywhere: Literal["note", "fail", "off"] = "note"
+        self.has_native = False
+        """Whether its cells started native servers, too."""
         self.functions: dict[str, int] = {}
         self.left_out: set[tuple[str, str]] = set()
         self.audited: set[tuple[str, str]] = set()
@@ -283,7 +285,7 @@ class StoredRun:
             )
             for name in self.targets
         }
-        if self.host_runs:
+        if self.host_runs or self.has_native:
             machines.setdefault("native", target("native", kind="native"))
         run_folder.write_run(
             self.folder,

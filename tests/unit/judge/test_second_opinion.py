@@ -214,3 +214,28 @@ def test_without_a_complete_second_opinion_a_failure_stays_the_machines(outcomes
     assert (code, [one.scope for one in judgement.findings]) == (ExitCode.FINDINGS, ["machine"])
     told = any("have no result on the host" in remark for remark in judgement.remarks)
     assert told is (why != "skipped")
+
+
+@pytest.mark.parametrize(
+    ("ended", "scope"),
+    [
+        (("armv5", "sparc64", "native"), "everywhere"),
+        (("armv5", "native"), "machine"),
+        (("armv5", "sparc64"), "machine"),
+    ],
+    ids=["every server", "not on each target", "not natively"],
+)
+def test_an_end_of_every_server_and_of_the_native_build_is_everywhere(
+    tmp_path: Path, ended: tuple[str, ...], scope: str
+) -> None:
+    """An open-ended suite sends other requests to each, so its tests are not asked again on the host."""
+    run = StoredRun(tmp_path / "run", targets=("armv5", "sparc64"))
+    for name in run.targets:
+        run.canary(name)
+        run.test(name, "bitops", NAME, outcome="failed" if name in ended else "passed", message="closed")
+    run.has_native = True
+    for name in ended:
+        cell = "armv5" if name == "native" else name
+        run.own_guest(cell, "bitops", name, test=NAME, end="exit", detail="exit status 3")
+    judgement, _ = concluded(tmp_path, run)
+    assert {one.scope for one in judgement.findings if one.kind.startswith("exit")} == {scope}
