@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Class = Literal["machine", "everywhere", "unsteady"]
 _ENDS = ("process", "signal")
 """Detectors of a server's end. Only an emulator records the fault behind one."""
+_LIMIT = re.compile(r"\bwithin \d+(?:\.\d+)? s(?:econds)?\b")
 _SIGNAL = re.compile(r"\bSIG[A-Z]+\b")
 
 
@@ -68,7 +69,7 @@ class _HostRun:
 
     def _is_same_end(self, one: Sighting, other: Sighting) -> bool:
         if one.detector == "process":
-            return (one.identity, one.detail) == (other.identity, other.detail)
+            return (one.identity, _without_limits(one.detail)) == (other.identity, _without_limits(other.detail))
         # The emulator located the target's fault. Of the host's there is the signal, and the server's own report.
         signals = set(_SIGNAL.findall(f"{one.kind.upper()} {one.title}"))
         named = bool(one.frames) and one.frames[0].function.encode() in self._words_of_logs
@@ -123,8 +124,9 @@ class SecondOpinion:
         return any(by_chance(message, old, other) for old in others for other in others)
 
     def _plain(self, message: str) -> str:
-        """A message without the folders and the name of the machine that it is about."""
-        return re.sub(rf"\b({re.escape(self._target)}|{ORACLE})\b", "TARGET", without_places(message))
+        """A message without the folders, the name and the time limits of the machine that it is about."""
+        plain = _without_limits(without_places(message))
+        return re.sub(rf"\b({re.escape(self._target)}|{ORACLE})\b", "TARGET", plain)
 
 
 def without_contradicted(sightings: list[Sighting], passed: set[str]) -> list[Sighting]:
@@ -139,6 +141,11 @@ def without_contradicted(sightings: list[Sighting], passed: set[str]) -> list[Si
         else one
         for one in sightings
     ]
+
+
+def _without_limits(text: str) -> str:
+    """A text without the time limits that expired: a slow machine has longer ones than the host."""
+    return _LIMIT.sub("in time", text)
 
 
 def _is_same_failure(test: TestEvent, other: TestEvent) -> bool:

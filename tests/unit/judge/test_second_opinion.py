@@ -124,6 +124,23 @@ def test_a_first_difference_that_each_run_on_the_host_has_elsewhere_is_the_machi
     assert outcomes.scopes() == ["machine"]
 
 
+def test_a_time_limit_that_expires_everywhere_is_no_value(outcomes: Outcomes) -> None:
+    """Regression: a slow machine waits longer than the host, and a hang of both failed the check."""
+    outcomes.on_target("the server did not finish its reply within 75 seconds")
+    outcomes.on_host(*["the server did not finish its reply within 5 seconds"] * 3)
+    assert outcomes.scopes() == ["everywhere"]
+
+
+def test_a_hang_of_both_is_everywhere_whatever_their_time_limits(outcomes: Outcomes) -> None:
+    outcomes.on_target("no reply", guest="guest-1")
+    outcomes.run.guest("armv5", "bitops", "guest-1", end="hang", detail="no reply within 75 s", test=NAME)
+    for number in (1, 2, 3):
+        outcomes.run.host_test("armv5", "bitops", number, NAME, outcome="failed", message="no reply", guest="guest-1")
+        name = f"bitops/{run_folder.HOST}-{number}"
+        outcomes.run.guest("armv5", name, "guest-1", end="hang", detail="no reply within 5 s", test=NAME)
+    assert outcomes.scopes() == ["everywhere"]
+
+
 def test_a_failure_that_the_host_shows_at_times_is_a_remark(outcomes: Outcomes) -> None:
     outcomes.on_target("no reply within 2 s")
     outcomes.on_host("no reply within 2 s", "", "")
