@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from harness.core.strict_toml import ROOT
 from tests.support.repositories import git
 
@@ -159,3 +161,26 @@ def test_a_clone_has_the_bytes_of_the_repository_whatever_git_converts(tmp_path:
     git(tmp_path / "one", "commit", "--quiet", "--message", "x")
     git(tmp_path, *converting, "clone", "--quiet", "one", "two")
     assert (tmp_path / "two" / "ci" / "setup").read_bytes() == (ROOT / "ci" / "setup").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"PYTHONPATH": "stranger"}, {"PYTHONHOME": "/none"}, {"PYTHONINSPECT": "1"}],
+    ids=["another package named harness", "another home", "a shell at the end"],
+)
+def test_pythons_variables_do_not_reach_the_command(tmp_path: Path, variables: dict[str, str]) -> None:
+    """Regression: a package named `harness` on PYTHONPATH ended as a traceback and status 1, which means findings."""
+    package = tmp_path / "stranger" / "harness"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    finished = subprocess.run(
+        [Path(sys.executable).with_name("plumb"), "--version"],
+        cwd=tmp_path,
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert finished.stdout.startswith("plumb, version ")
