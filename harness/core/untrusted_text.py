@@ -6,6 +6,8 @@ through this module before it applies its own escapes, and so do all messages th
 
 from __future__ import annotations
 
+import json
+
 
 def visible(text: str) -> str:
     r"""Escape every invisible character except newlines and tabs.
@@ -17,6 +19,13 @@ def visible(text: str) -> str:
     if text.isprintable() and _INVISIBLE.isdisjoint(text):
         return text
     return "".join(_shown(character) if character not in "\n\t" else character for character in text)
+
+
+def visible_json(text: str) -> str:
+    """A JSON document in which every invisible character of its texts is an escape. Its content stays the same."""
+    if text.isprintable() and _INVISIBLE.isdisjoint(text):
+        return text
+    return "".join(one if one in "\n\t" or _shown(one) == one else json.dumps(one)[1:-1] for one in text)
 
 
 def one_line(text: str) -> str:

@@ -21,6 +21,8 @@ class ReportFormat(msgspec.Struct, frozen=True, kw_only=True):
     """Renders the document of a judged run folder."""
     file: str = ""
     """The file in the run folder; empty for a format that is only printed."""
+    is_json: bool = False
+    """Whether it is JSON, whose own escapes keep the content of every text."""
     shows_folder: bool = False
     """Whether the document shows files of one run folder. Joined runs then lack this format."""
     guard: Callable[[str], str] | None = str

@@ -10,5 +10,6 @@ FORMAT = ReportFormat(
     name="json",
     file="findings.json",
     render=lambda _, judgement: json_codec.pretty(judgement).decode(),
+    is_json=True,
     guard=in_json,
 )

@@ -46,24 +46,24 @@ def render(judgement: Judgement) -> str:
     rows = []
     for target in dict.fromkeys(cell.target for cell in judgement.cells):
         row = {cell.suite: _cell(cell) for cell in judgement.cells if cell.target == target}
-        rows.append([target, *(row.get(suite, "") for suite in suites)])
-    lines += [_facts(judgement), "", *table(["target", *suites], rows)]
+        rows.append([as_text(target), *(row.get(suite, "") for suite in suites)])
+    lines += [_facts(judgement), "", *table(["target", *map(as_text, suites)], rows)]
     unknown = by_reason(judgement.cells, Verdict.UNKNOWN)
     if unknown or judgement.remarks or judgement.base:
         lines.append("")
     lines += [f"- compared with BASE {as_text(judgement.base)}"] if judgement.base else []
-    lines += [f"- {verdict} {cells}: {as_text(reason)}" for verdict, cells, reason in unknown]
+    lines += [f"- {verdict} {as_text(cells)}: {as_text(reason)}" for verdict, cells, reason in unknown]
     lines += [f"- note: {as_text(remark)}" for remark in judgement.remarks]
     for target, counters in judgement.kernel_counters.items():
-        lines += ["", f"{target}: its kernel counted {counters_text(counters)}"]
+        lines += ["", f"{as_text(target)}: its kernel counted {counters_text(counters)}"]
     lines += _findings(judgement) + _misaligned_sites(judgement)
     return _cut([*lines, ""])
 
 
 def _facts(judgement: Judgement) -> str:
     return (
-        f"{as_text(sentence(judgement))} · policy `{judgement.policy}` · "
-        + (f"`{level_text(judgement.optimisation)}` · " if judgement.optimisation else "")
+        f"{as_text(sentence(judgement))} · policy {as_code(judgement.policy)} · "
+        + (f"{as_code(level_text(judgement.optimisation))} · " if judgement.optimisation else "")
         + (f"environment `{judgement.environment}` · " if judgement.environment != "usual" else "")
         + (f"io `{judgement.io}` · " if judgement.io != "unix" else "")
         + (f"timeout multiplier {judgement.timeout_multiplier:g} · " if judgement.timeout_multiplier != 1 else "")
@@ -99,16 +99,16 @@ def _findings(judgement: Judgement) -> list[str]:
 
 def _finding(finding: Finding) -> list[str]:
     lines = [
-        f"**{level_of(finding)}** · {as_code(finding.id)} · {finding.occurrences}× · origin {finding.origin}",
+        f"**{level_of(finding)}** · {as_code(finding.id)} · {finding.occurrences}× · origin {as_text(finding.origin)}",
         "",
     ]
     if finding.known:
         lines += [f"Known: {as_text(finding.known)}", ""]
     for target in finding.targets:
         here = by_place([witness for witness in finding.witnesses if witness.target == target])
-        lines += [f"- {target}: {said}" for one in here[:SHOWN_WITNESSES] if (said := _witness(one))]
+        lines += [f"- {as_text(target)}: {said}" for one in here[:SHOWN_WITNESSES] if (said := _witness(one))]
         if len(here) > SHOWN_WITNESSES:
-            lines.append(f"- {target}: and {len(here) - SHOWN_WITNESSES} more instructions or lines")
+            lines.append(f"- {as_text(target)}: and {len(here) - SHOWN_WITNESSES} more instructions or lines")
     if finding.suspects:
         lines.append(f"- {as_text(named_suspects(finding))}")
     if finding.comparison:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from harness.core import json_codec
 from harness.core.cache import write_whole
 from harness.core.errors import UsageError
+from harness.core.untrusted_text import visible, visible_json
 from harness.judge.findings import Judgement
 from harness.record import run_folder
 from harness.report.formats import (
@@ -54,15 +55,38 @@ OF_JOINED_RUNS = tuple(one for one in FILES if not one.shows_folder)
 
 def render(folder: Path, judgement: Judgement, name: str) -> str:
     """The document of one format, by its name."""
-    return FORMATS[name].render(folder, judgement)
+    return _document(FORMATS[name], folder, judgement, _harmless(judgement))
+
+
+def _document(form: ReportFormat, folder: Path, judgement: Judgement, harmless: Judgement) -> str:
+    if form.is_json:
+        return visible_json(form.render(folder, judgement))
+    return form.render(folder, harmless)
+
+
+def _harmless(judgement: Judgement) -> Judgement:
+    """A judgement whose texts a terminal, a browser or a parser shows as they are: no field is left to its format."""
+    return msgspec.convert(_visible(msgspec.to_builtins(judgement)), Judgement)
+
+
+def _visible(value: Any) -> Any:
+    match value:
+        case str():
+            return visible(value)
+        case list() | tuple():
+            return [_visible(one) for one in value]
+        case dict():
+            return {visible(key): _visible(one) for key, one in value.items()}
+    return value
 
 
 def write(folder: Path, judgement: Judgement, *, formats: Iterable[ReportFormat] = FILES) -> list[Path]:
     """Write the files of a report beside the evidence, and return their paths."""
     written = []
+    harmless = _harmless(judgement)
     for one in formats:
         path = folder / one.file
-        write_whole(path, one.render(folder, judgement).encode())
+        write_whole(path, _document(one, folder, judgement, harmless).encode())
         written.append(path)
     return written
 

@@ -260,4 +260,10 @@ def _frame(frame: Frame, prefix: str) -> dict[str, Any]:
     return {"location": {**named, **location}}
 
 
-FORMAT = ReportFormat(name="sarif", file="findings.sarif", render=lambda _, judgement: render(judgement), guard=in_json)
+FORMAT = ReportFormat(
+    name="sarif",
+    file="findings.sarif",
+    render=lambda _, judgement: render(judgement),
+    is_json=True,
+    guard=in_json,
+)
