@@ -179,7 +179,7 @@ def test_pythons_variables_do_not_reach_the_command(tmp_path: Path, variables: d
         env={**os.environ, **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
     )
     assert (finished.returncode, finished.stderr) == (0, "")
