@@ -82,7 +82,7 @@ def _findings(tree: Tree, answer: TreeAnswer, explanations: Sequence[Explanation
     for one in answer.failing:
         because = as_text(explanation_of(tree, one, explanations)) or UNEXPLAINED
         by_reason.setdefault(because, []).append(f"`{one.id}`")
-    return "<br>".join(f"{', '.join(names)}: {because}" for because, names in by_reason.items())
+    return " <br> ".join(f"{', '.join(names)}: {because}" for because, names in by_reason.items())
 
 
 def _unknown(answer: TreeAnswer) -> str:
