@@ -66,7 +66,7 @@ def _document(form: ReportFormat, folder: Path, judgement: Judgement, harmless: 
 
 def _harmless(judgement: Judgement) -> Judgement:
     """A judgement whose texts a terminal, a browser or a parser shows as they are: no field is left to its format."""
-    return msgspec.convert(_visible(msgspec.to_builtins(judgement)), Judgement)
+    return json_codec.convert(_visible(msgspec.to_builtins(judgement)), Judgement)
 
 
 def _visible(value: Any) -> Any:

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+from harness.core import json_codec
 from harness.judge.findings import Judgement
 from harness.report.formats import registry
 from tests.support import judgements
@@ -51,7 +52,7 @@ def with_text(document: Any, at: Path_) -> Judgement | None:
         inner = inner[step]
     inner[at[-1]] += HOSTILE
     try:
-        return msgspec.convert(changed, Judgement)
+        return json_codec.convert(changed, Judgement)
     except msgspec.ValidationError:
         return None
 
@@ -80,4 +81,4 @@ def test_what_a_reader_obeys_is_escaped_in_every_field(tmp_path: Path, name: str
 def test_json_keeps_the_content_of_each_text(tmp_path: Path) -> None:
     for at, one in HOSTILE_ONES:
         document = registry.render(tmp_path, one, "json")
-        assert msgspec.json.decode(document.encode(), type=Judgement) == one, at
+        assert json_codec.decode(document.encode(), Judgement) == one, at
