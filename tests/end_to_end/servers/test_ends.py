@@ -128,6 +128,9 @@ def test_a_cell_whose_sockets_are_deleted_is_unknown(tmp_path: Path) -> None:
         words = emulated_guest(folder).cmdline()
         path = Path(words[words.index("--unixsocket") + 1])
         assert wait_for(path.exists, seconds=RUN_SECONDS)
+        events = folder / "armv5" / "bitops" / "events.jsonl"
+        # A server that is still starting has no socket to lose.
+        assert wait_for(lambda: events.is_file() and b'"test"' in events.read_bytes(), seconds=RUN_SECONDS)
         shutil.rmtree(path.parent)
         out, _ = plumb.communicate(timeout=RUN_SECONDS)
     read = json.loads(out)
