@@ -23,9 +23,14 @@ def visible(text: str) -> str:
 
 def visible_json(text: str) -> str:
     """A JSON document in which every invisible character of its texts is an escape. Its content stays the same."""
-    if text.isprintable() and _INVISIBLE.isdisjoint(text):
-        return text
-    return "".join(one if one in "\n\t" or _shown(one) == one else json.dumps(one)[1:-1] for one in text)
+    return "\n".join(map(_line_of_json, text.split("\n")))
+
+
+def _line_of_json(line: str) -> str:
+    # Documents are large, and hardly any line has such a character.
+    if line.isprintable() and _INVISIBLE.isdisjoint(line):
+        return line
+    return "".join(one if one == "\t" or _shown(one) == one else json.dumps(one)[1:-1] for one in line)
 
 
 def one_line(text: str) -> str:

@@ -55,13 +55,13 @@ OF_JOINED_RUNS = tuple(one for one in FILES if not one.shows_folder)
 
 def render(folder: Path, judgement: Judgement, name: str) -> str:
     """The document of one format, by its name."""
-    return _document(FORMATS[name], folder, judgement, _harmless(judgement))
+    form = FORMATS[name]
+    return _document(form, folder, judgement if form.is_json else _harmless(judgement))
 
 
-def _document(form: ReportFormat, folder: Path, judgement: Judgement, harmless: Judgement) -> str:
-    if form.is_json:
-        return visible_json(form.render(folder, judgement))
-    return form.render(folder, harmless)
+def _document(form: ReportFormat, folder: Path, shown: Judgement) -> str:
+    text = form.render(folder, shown)
+    return visible_json(text) if form.is_json else text
 
 
 def _harmless(judgement: Judgement) -> Judgement:
@@ -86,7 +86,7 @@ def write(folder: Path, judgement: Judgement, *, formats: Iterable[ReportFormat]
     harmless = _harmless(judgement)
     for one in formats:
         path = folder / one.file
-        write_whole(path, _document(one, folder, judgement, harmless).encode())
+        write_whole(path, _document(one, folder, judgement if one.is_json else harmless).encode())
         written.append(path)
     return written
 
