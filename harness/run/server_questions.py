@@ -72,8 +72,7 @@ def ask(client: Client, *, words: Iterable[str], api: tuple[str, ...]) -> Abilit
 def _commands(client: Client) -> Iterator[str]:
     """The commands that COMMAND lists, since 2.8.13, and the subcommands that it lists with them since 7.0."""
     for row in _rows(client.pipeline([("COMMAND",)])[0]):
-        name, *_ = row
-        yield _text(name)
+        yield _text(row[0])
         # The tenth field: the rows of the subcommands, named `config|get`.
         for inner in row[9] if len(row) > 9 else ():
             yield _text(inner[0])

@@ -24,7 +24,7 @@ from tools.odd_places.runs import FOLDERS, LENGTHS, TURKISH
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-from tools.odd_places.runs import Run, Settings
+    from tools.odd_places.runs import Run, Settings
 
 TEMPORARY = Path("/tmp")  # noqa: S108 - a path of ten characters that every user reaches
 OTHER_USER = 54321

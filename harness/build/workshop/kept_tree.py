@@ -156,11 +156,11 @@ class MadeTree:
 
         `preprocess` runs a compiler in a folder and returns what it prints.
         """
-        tree, output = self._tree, self.output
-        products = {name: _digest(path) for name, path, _ in files_below(tree) if name not in sources}
         if not all(name.isprintable() for name in sources):
             # A record cannot contain every name that a file may have, such as one that is not UTF-8.
             return None
+        tree, output = self._tree, self.output
+        products = {name: _digest(path) for name, path, _ in files_below(tree) if name not in sources}
         if output is None or not all(_KNOWN_PRODUCTS.search(name) or _is_elf(tree / name) for name in products):
             return None
         reads = self._reads(products, preprocess)
