@@ -69,6 +69,14 @@ def crash_report(log: bytes, pid: int) -> CrashReport | None:
     return CrashReport(lines[0].start(), next(iter(named), 0)) if lines else None
 
 
+def reports_sent_signal(log: bytes, pid: int) -> bool:
+    """Whether the process with this number says that it crashed by a signal which a process sent with kill(2).
+
+    Since 6.2 a report names the signal's si_code, which is then 0 (SI_USER).
+    """
+    return any(line["code"] == b"0" for line in _crash_lines(log, pid))
+
+
 def _crash_lines(log: bytes, pid: int) -> Iterator[re.Match[bytes]]:
     return re.finditer(rb"^(?:%d:\w|\[%d\]) [^#\n]*# (?:%s)" % (pid, pid, _CRASHES), log, re.MULTILINE)
 
@@ -92,7 +100,8 @@ _CHILD_END = (
     rb"|Module fork exited pid: (?P<pid>\d+), retcode: -?\d+, bysignal: (?P<fork>\d+)$"
 )
 _CRASHES = (
-    rb"\s*\S+ \S+ crashed by signal: (?P<signal>\d*)|=== (?:RECURSIVE )?ASSERTION FAILED ===|(?:==> )?Guru Meditation: "
+    rb"\s*\S+ \S+ crashed by signal: (?P<signal>\d*)(?:, si_code: (?P<code>-?\d+)$)?"
+    rb"|=== (?:RECURSIVE )?ASSERTION FAILED ===|(?:==> )?Guru Meditation: "
 )
 """What only a server says that is about to end (src/debug.c)."""
 _CHILD_CRASH = re.compile(rb"^(?P<pid>\d+):C [^#\n]*# (?:%s)" % _CRASHES, re.MULTILINE)

@@ -16,7 +16,14 @@ from harness.analysis import allocator_log
 from harness.analysis.assertion_log import child_crashes
 from harness.analysis.detectors.registry import Report, reports
 from harness.core.processes import capped_log
-from harness.judge.fault_effects import is_fatal, is_question, is_survived, killed_from_outside, times_of_records
+from harness.judge.fault_effects import (
+    from_outside,
+    is_fatal,
+    is_question,
+    is_survived,
+    killed_from_outside,
+    times_of_records,
+)
 from harness.judge.program_runs.program_evidence import is_probe, program_doubts
 from harness.judge.sightings.failures import (
     from_child_end,
@@ -28,7 +35,6 @@ from harness.judge.sightings.failures import (
 from harness.judge.sightings.places import IN_HANDLER, from_fault, from_report
 from harness.judge.upstream_tests.deliberate_crashes import is_deliberate
 from harness.record import cell_events, fault_log, program_launch, run_folder, stored_run
-from harness.record.cell_events import SENT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +80,7 @@ class Evidence:
         for event in self._guests:
             if killed_from_outside(event):
                 self._not_the_servers.add(event.name)
-                self._doubt(f"a guest was {event.detail.removesuffix(SENT)} from outside (out of memory, or by hand)")
+                self._doubt(f"a guest was {from_outside(event.detail)}")
             folder = self._folder_of(event)
             for name in event.left:
                 if not (folder / name).is_file():

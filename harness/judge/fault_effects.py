@@ -61,6 +61,11 @@ def times_of_records(log: FaultLog) -> list[int]:
     return times
 
 
+def from_outside(detail: str) -> str:
+    """How such a guest ended, for the reader."""
+    return f"{detail.removesuffix(cell_events.SENT)} from outside (out of memory, or by hand)"
+
+
 def killed_from_outside(event: Event) -> bool:
     """Whether a guest's end comes from outside: SIGKILL ended it or SIGSTOP stopped it, which no process in the guest
     sends, or the server reported that another process sent the signal.

@@ -26,6 +26,11 @@ Outcome = Literal["passed", "failed", "skipped"]
 End = Literal["stopped", "signal", "exit", "hang", "start-failed"]
 
 
+def names_another_sender(detail: str) -> bool:
+    """Whether a description of an end says that another process caused it: no process in a guest sends SIGKILL."""
+    return "SIGKILL" in detail or detail.endswith(SENT)
+
+
 class Counters(Record, frozen=True):
     """What /proc/cpu/alignment counts (Linux arch/arm/mm/alignment.c), or would count, of the faults of programs."""
 

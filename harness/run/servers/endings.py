@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.analysis import assertion_log
 from harness.record import fault_log
 from harness.record.cell_events import SENT
 
@@ -37,18 +38,16 @@ class ServerEnd(msgspec.Struct, frozen=True):
 def sender_of_end(code: int, log: bytes, pid: int) -> ServerEnd:
     """As `describe_exit`, with the sender of the signal according to the server's own log.
 
-    A server that is told to end by SIGTERM or SIGINT says so and exits. Since 6.2, its report of a crash has the
-    signal's si_code, which is 0 (SI_USER) only if a process sent the signal by kill(2).
+    A server that is told to end by SIGTERM or SIGINT says so and exits.
     """
     handler = rb"^(?:%d:signal-handler|\[%d \| signal handler\]) " % (pid, pid)
     told = re.search(handler + rb".*Received (SIGTERM|SIGINT) scheduling shutdown", log, re.MULTILINE)
     if told and code == 0:
         return ServerEnd("signal", f"killed by {told[1].decode()}{SENT}")
     ended = describe_exit(code)
-    report = rb"^%d:\w [^#\n]*# .* crashed by signal: \d+, si_code: 0$" % pid
-    crashed = re.search(report, log, re.MULTILINE)
-    plain = -code in {signal.SIGTERM, signal.SIGINT} and not told
-    return ServerEnd(ended.how, ended.detail + SENT) if ended.how == "signal" and (crashed or plain) else ended
+    told_nothing = -code in {signal.SIGTERM, signal.SIGINT} and not told
+    sent = ended.how == "signal" and (told_nothing or assertion_log.reports_sent_signal(log, pid))
+    return ServerEnd(ended.how, ended.detail + SENT) if sent else ended
 
 
 def last_words(log: str) -> str:

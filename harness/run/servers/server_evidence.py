@@ -49,7 +49,7 @@ class ServerEvidence:
 
     def reports_crash(self, pid: int) -> bool:
         """Whether that process has begun to report its crash in the log. A child that it forked writes there, too."""
-        return self.log.is_file() and assertion_log.reports_crash(self.log.read_bytes(), pid)
+        return assertion_log.reports_crash(self.log_content(), pid)
 
     def log_content(self) -> bytes:
         """The server's log; empty before it starts."""
@@ -91,11 +91,6 @@ class FetchedEvidence(ServerEvidence):
         """
         self._await_faults()
         return super().faults()
-
-    def reports_crash(self, pid: int) -> bool:
-        """Whether that process has begun to report its crash in the log."""
-        self._fetch_log()
-        return super().reports_crash(pid)
 
     def log_content(self) -> bytes:
         """The server's log."""

@@ -14,7 +14,6 @@ import msgspec
 
 from harness.core.target_model import ORACLE
 from harness.record import cell_events, run_folder
-from harness.record.cell_events import SENT
 from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest, server_of
 from harness.run.server_process import WAITED, StartError
 from harness.run.servers.probes import REPLY_SECONDS, answers_ping, processed_commands
@@ -246,11 +245,11 @@ class CellServers:
         """
         if self.host is not None:
             self.host.refuse_ended()
-        for server in (self.present, self._oracle):
-            if server is not None:
-                server.refuse_lost_socket()
-        for server in (self.present, self._oracle):
-            if server is not None and server.access.recorder is not None and server.access.recorder.trouble:
+        servers = [server for server in (self.present, self._oracle) if server is not None]
+        for server in servers:
+            server.refuse_lost_socket()
+        for server in servers:
+            if server.access.recorder is not None and server.access.recorder.trouble:
                 return f"its requests could not be passed on: {server.access.recorder.trouble}"
         oracle = self._oracle
         if self._oracle_silent:
@@ -261,8 +260,8 @@ class CellServers:
         if oracle.settle():
             oracle.hung()
             return f"the native build, which gives the expected replies, did not answer: {oracle.detail}"
-        killed = "SIGKILL" in oracle.detail or oracle.detail.endswith(SENT)
-        return f"the native build, which gives the expected replies, was {oracle.detail}" if killed else ""
+        sent = cell_events.names_another_sender(oracle.detail)
+        return f"the native build, which gives the expected replies, was {oracle.detail}" if sent else ""
 
     def kill(self) -> None:
         """End those that still run, without a record."""

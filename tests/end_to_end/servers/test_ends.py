@@ -86,12 +86,18 @@ def test_cells_that_have_ended_are_judged_although_plumb_was_interrupted(
     assert read["unchecked"] == ["the run did not end: only the cells that had ended were judged"]
 
 
+def socket_of_guest(folder: Path) -> Path:
+    """The socket of a run's emulated server, once it is there."""
+    words = emulated_guest(folder).cmdline()
+    path = Path(words[words.index("--unixsocket") + 1])
+    assert wait_for(path.exists, seconds=RUN_SECONDS)
+    return path
+
+
 def test_a_guest_that_hangs_is_a_finding(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with running(*CHECK, folder) as plumb:
-        words = emulated_guest(folder).cmdline()
-        path = Path(words[words.index("--unixsocket") + 1])
-        assert wait_for(path.exists, seconds=RUN_SECONDS)
+        path = socket_of_guest(folder)
         with socket.socket(socket.AF_UNIX) as connected:
             connected.connect(str(path))
             connected.sendall(b"DEBUG SLEEP 10000\r\n")
@@ -125,9 +131,7 @@ def test_a_cell_whose_sockets_are_deleted_is_unknown(tmp_path: Path) -> None:
     """As by a cleaner of the folder for temporary files."""
     folder = tmp_path / "run"
     with running(*CHECK, folder) as plumb:
-        words = emulated_guest(folder).cmdline()
-        path = Path(words[words.index("--unixsocket") + 1])
-        assert wait_for(path.exists, seconds=RUN_SECONDS)
+        path = socket_of_guest(folder)
         events = folder / "armv5" / "bitops" / "events.jsonl"
         # A server that is still starting has no socket to lose.
         assert wait_for(lambda: events.is_file() and b'"test"' in events.read_bytes(), seconds=RUN_SECONDS)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core.processes import capped_log
+from harness.judge.fault_effects import from_outside
 from harness.record import fault_log
-from harness.record.cell_events import SENT
+from harness.record.cell_events import names_another_sender
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -54,5 +55,4 @@ def crashed_children(recorded: fault_log.FaultLog, servers: Collection[int]) -> 
 
 def why_from_outside(detail: str) -> str:
     """Why the end that `detail` describes says nothing about the server; empty if it does."""
-    outside = "SIGKILL" in detail or detail.endswith(SENT)
-    return f"it was {detail.removesuffix(SENT)} from outside (out of memory, or by hand)" if outside else ""
+    return f"it was {from_outside(detail)}" if names_another_sender(detail) else ""
