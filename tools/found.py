@@ -34,7 +34,7 @@ from harness.workflows.mutation_testing import mutations
 from harness.workflows.replay import replay
 from harness.workflows.workbench import Workbench
 from tools import bugs, project, question_options
-from tools.matrix.document import seen
+from tools.checks import seen
 from tools.matrix.page import bugs_of
 
 if TYPE_CHECKING:

@@ -19,9 +19,10 @@ from tests.support.repositories import git
 from tests.tools import test_found
 from tests.tools.test_found import FAILED, PASSED, SHOWN
 from tools import bugs, project
+from tools.checks import CellFinding
 from tools.matrix import __main__ as tool
 from tools.matrix import document, page
-from tools.matrix.document import CellFinding, Check, Matrix, MatrixCell, Question
+from tools.matrix.document import Check, Matrix, MatrixCell, Question
 
 if TYPE_CHECKING:
     from pathlib import Path

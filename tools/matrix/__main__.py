@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import re
-import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -20,14 +17,12 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from harness.cli.parameters.value_types import Duration
-from harness.core import json_codec
 from harness.core.errors import ExitCode
 from harness.core.finding import Verdict
 from harness.core.model import SuiteTier
 from harness.core.processes import process
-from harness.judge.findings import Judgement
-from harness.report.formats import findings_json
 from tools import bugs, project, question_options
+from tools.checks import keep_run, run_check, trial_folder
 from tools.matrix import document, page
 from tools.matrix.document import WAYS, Check, MatrixCell
 
@@ -37,9 +32,7 @@ if TYPE_CHECKING:
     from tools.matrix.document import Matrix, Question
 
 DEADLINE_SECONDS = 6 * 3600.0
-LAST_LINES = 5
 _SHOWN_AFTER = "docs/MATRIX.md shows the answers after: python -m tools.generated"
-_ADDRESS = re.compile(r"\b[a-z]+://\S*/| *\[IP: [^]]*\]")
 
 
 def ask(check: Check, run: Path, *, jobs: int) -> list[MatrixCell]:
@@ -48,37 +41,20 @@ def ask(check: Check, run: Path, *, jobs: int) -> list[MatrixCell]:
     Raises KeyboardInterrupt where the check was interrupted, and InfrastructureError if it cannot be started.
     """
     at, asked = project.commit(), datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-    began = time.monotonic()
-    result = project.plumb(*check.words, "--jobs", str(jobs), "--run", run, deadline_seconds=DEADLINE_SECONDS)
-    seconds = round(time.monotonic() - began)
-    if result.code == ExitCode.INTERRUPTED:
-        raise KeyboardInterrupt
-    file = run / findings_json.FORMAT.file
-    if (
-        not result.expired
-        and result.code in {ExitCode.PASS, ExitCode.FINDINGS, ExitCode.INCONCLUSIVE}
-        and file.is_file()
-    ):
-        judgement = json_codec.decode(file.read_bytes(), Judgement)
-        return [document.judged(question, judgement, commit=at, asked=asked) for question in check.questions]
-    lines = _last_lines(result.text)
-    ended = "did not end in time" if result.expired else f"ended with status {result.code}"
+    ended = run_check(check.words, run, jobs=jobs, deadline_seconds=DEADLINE_SECONDS)
+    if ended.judgement is not None:
+        return [document.judged(question, ended.judgement, commit=at, asked=asked) for question in check.questions]
     return [
         MatrixCell(
             question=question,
             verdict=Verdict.UNKNOWN,
             commit=at,
             asked=asked,
-            seconds=seconds,
-            reason="\n".join([f"the check {ended}", *lines]),
+            seconds=ended.seconds,
+            reason=ended.reason,
         )
         for question in check.questions
     ]
-
-
-def _last_lines(text: str) -> list[str]:
-    """The end of what a check said. Of addresses only the file remains: each machine has its own mirrors."""
-    return [_ADDRESS.sub("", line) for line in text.strip().splitlines()[-LAST_LINES:]]
 
 
 def wanted(asked: Sequence[Question], stored: Matrix, *, again: bool, stale: bool, commit: str) -> list[Question]:
@@ -197,21 +173,14 @@ def _take_all(files: Sequence[Path], path: Path) -> int:
 
 
 def _answered(check: Check, path: Path, keep: Path | None, *, jobs: int) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="plumbline-matrix-"))
-    # Also where it is killed.
-    process.keep_folder(folder)
-    try:
+    with trial_folder("plumbline-matrix-") as folder:
         click.echo(check.command)
         cells = ask(check, folder / "run", jobs=jobs)
         for cell in cells:
             document.store(cell, path)
             _tell(cell)
-        if keep and any(cell.verdict is not Verdict.PASS for cell in cells) and (folder / "run").is_dir():
-            keep.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(keep / check.name, ignore_errors=True)
-            shutil.move(folder / "run", keep / check.name)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if any(cell.verdict is not Verdict.PASS for cell in cells):
+            keep_run(folder / "run", keep, check.name)
 
 
 def _tell(cell: MatrixCell) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from datetime import datetime  # noqa: TC003  msgspec reads it
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -14,14 +13,16 @@ from harness.core import json_codec
 from harness.core.cache import write_whole
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
-from harness.core.model import CANARY_SUITE, DEFAULT_OPTIMISATION, Record, Tier
+from harness.core.model import DEFAULT_OPTIMISATION, Record, Tier
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.judge.verdict import overall
 from harness.plan.catalog import Catalog
 from tools import question_options
+from tools.checks import CellFinding, SuiteTally, canaries, seen, tallies, tests
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -46,7 +47,6 @@ ARCHITECTURES = {
 }
 """Suite -> its architectures, by its Release file (dists/SUITE/InRelease)."""
 SEED = "1"
-LONGEST_MESSAGE = 2000
 
 Way = Literal["gcc", "clang-musl", "clang-glibc", "gcc-lto", "shipped"]
 """How a server is made: by a family of toolchains; by GCC with link-time optimisation; or by a distribution."""
@@ -101,30 +101,6 @@ class Check(Record, frozen=True):
         return "-".join(words).replace(":", "-").replace("/", "-")
 
 
-class SuiteTally(Record, frozen=True):
-    """The results of one suite's tests, which prove that the check looked."""
-
-    suite: str
-    verdict: Verdict
-    passed: int
-    failed: int
-    skipped: int
-    reason: str = ""
-
-
-class CellFinding(Record, frozen=True):
-    """A finding of a cell."""
-
-    id: str
-    title: str
-    suites: tuple[str, ...]
-    known: str = ""
-    """Why it is in the known list; empty if it is not."""
-    tests: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
-    """The beginnings of the messages of its failed tests, by which docs/found distinguishes bugs."""
-
-
 class MatrixCell(Record, frozen=True):
     """A cell's stored answer."""
 
@@ -147,16 +123,12 @@ class MatrixCell(Record, frozen=True):
     @property
     def canaries(self) -> int:
         """How many canaries behaved."""
-        return sum(one.passed for one in self.suites if one.suite == CANARY_SUITE)
+        return canaries(self.suites)
 
     @property
     def tests(self) -> Counter[str]:
         """How many tests passed, failed and were skipped, without the canaries."""
-        counts: Counter[str] = Counter()
-        for one in self.suites:
-            if one.suite != CANARY_SUITE:
-                counts.update(passed=one.passed, failed=one.failed, skipped=one.skipped)
-        return counts
+        return tests(self.suites)
 
     def doubt(self) -> str:
         """Why its verdict is not to be believed; empty if it is. UNKNOWN claims nothing, and needs no proof."""
@@ -333,17 +305,7 @@ def judged(question: Question, judgement: Judgement, *, commit: str, asked: date
         asked=asked,
         seconds=round(sum(one.seconds for one in own)),
         beside=tuple(dict.fromkeys(one.target for one in judgement.cells if one.target != question.target)),
-        suites=tuple(
-            SuiteTally(
-                suite=one.suite,
-                verdict=one.verdict,
-                passed=one.passed,
-                failed=one.failed,
-                skipped=one.skipped,
-                reason=one.reason,
-            )
-            for one in own
-        ),
+        suites=tallies(own),
         findings=tuple(seen(finding, shown) for finding in judgement.findings if (shown := _shown(finding, own))),
     )
 
@@ -352,16 +314,3 @@ def _shown(finding: Finding, cells: Sequence[CellVerdict]) -> list[Witness]:
     """What these cells of a check showed of a finding."""
     names = {f"{one.target}/{one.suite}" for one in cells}
     return [witness for witness in finding.witnesses if names & set(witness.cells)]
-
-
-def seen(finding: Finding, witnesses: Sequence[Witness]) -> CellFinding:
-    """The data that distinguish a finding from others, according to some of its witnesses."""
-    occasions = [one for witness in witnesses for one in witness.occasions]
-    return CellFinding(
-        id=finding.id,
-        title=finding.title,
-        known=finding.known,
-        suites=tuple(sorted({witness.suite for witness in witnesses})),
-        tests=tuple(sorted({one.test for one in occasions})),
-        said=tuple(sorted({one.said[:LONGEST_MESSAGE] for one in occasions} - {""})),
-    )

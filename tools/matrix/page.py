@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tools.bugs import Bug
-    from tools.matrix.document import CellFinding, Matrix, MatrixCell, Way
+    from tools.checks import CellFinding
+    from tools.matrix.document import Matrix, MatrixCell, Way
 
 LONGEST_REMARK = 160
 """In characters. measurements/matrix.json has the whole."""

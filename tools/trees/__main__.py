@@ -7,9 +7,6 @@ running check alone: the next call continues with what is missing. Nothing is wr
 from __future__ import annotations
 
 import datetime
-import re
-import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +14,11 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.parameters.value_types import Duration
-from harness.core import json_codec
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Verdict
 from harness.core.processes import environment, process
-from harness.judge.findings import Judgement
-from harness.report.formats import findings_json
 from tools import project, question_options
+from tools.checks import keep_run, run_check, trial_folder
 from tools.trees import document
 
 if TYPE_CHECKING:
@@ -33,9 +28,6 @@ if TYPE_CHECKING:
 
 DEADLINE_SECONDS = 2 * 3600.0
 GIT_SECONDS = 300.0
-LAST_LINES = 5
-_ADDRESS = re.compile(r"\b[a-z]+://\S*/|(?<![\w.])/(?:[\w.+-]+/)+")
-"""An address, or the folders of an absolute path: each machine has its own."""
 
 
 def found_in(clones: Sequence[Path], trees: Sequence[Tree]) -> dict[str, Path]:
@@ -96,26 +88,18 @@ def check(tree: Tree, clone: Path, into: Path, *, jobs: int) -> TreeAnswer:
     """
     folder, run = check_out(tree, clone, into), into / "run"
     by, asked = project.commit(), datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-    began = time.monotonic()
     words = [str(folder) if word == tree.name else word for word in tree.words]
-    result = project.plumb(*words, "--jobs", str(jobs), "--run", run, deadline_seconds=DEADLINE_SECONDS)
-    seconds = round(time.monotonic() - began)
-    if result.code == ExitCode.INTERRUPTED:
-        raise KeyboardInterrupt
-    file = run / findings_json.FORMAT.file
-    if not result.expired and file.is_file():
-        judgement = json_codec.decode(file.read_bytes(), Judgement)
-        return document.judged(tree, judgement, exit_code=result.code, by=by, asked=asked, seconds=seconds)
-    lines = [_ADDRESS.sub("", line) for line in result.text.strip().splitlines()[-LAST_LINES:]]
-    ended = "did not end in time" if result.expired else f"ended with status {result.code}"
+    ended = run_check(words, run, jobs=jobs, deadline_seconds=DEADLINE_SECONDS)
+    if ended.judgement is not None:
+        return document.judged(tree, ended.judgement, exit_code=ended.code, by=by, asked=asked, seconds=ended.seconds)
     return document.TreeAnswer(
         tree=tree.name,
         verdict=Verdict.UNKNOWN,
-        exit_code=result.code,
+        exit_code=ended.code,
         asked=asked,
-        seconds=seconds,
+        seconds=ended.seconds,
         by=by,
-        reason="\n".join([f"the check {ended}", *lines]),
+        reason=ended.reason,
     )
 
 
@@ -177,10 +161,7 @@ def main(
 
 
 def _answered(tree: Tree, clone: Path, path: Path, keep: Path | None, *, jobs: int) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="plumbline-trees-"))
-    # Also where it is killed.
-    process.keep_folder(folder)
-    try:
+    with trial_folder("plumbline-trees-") as folder:
         answer = check(tree, clone, folder, jobs=jobs)
         document.store(answer, path)
         click.echo(f"{answer.verdict}  {answer.seconds:.0f} s  {answer.reason}")
@@ -188,12 +169,8 @@ def _answered(tree: Tree, clone: Path, path: Path, keep: Path | None, *, jobs: i
             click.echo(f"    {one.id}  {one.title}")
         for target, suite in answer.unknown:
             click.echo(f"    {target}/{suite.suite} UNKNOWN: {suite.reason}")
-        if keep and answer.verdict is not Verdict.PASS and (folder / "run").is_dir():
-            keep.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(keep / tree.name, ignore_errors=True)
-            shutil.move(folder / "run", keep / tree.name)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if answer.verdict is not Verdict.PASS:
+            keep_run(folder / "run", keep, tree.name)
 
 
 if __name__ == "__main__":

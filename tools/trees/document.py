@@ -6,7 +6,6 @@ It starts nothing.
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from datetime import datetime  # noqa: TC003  msgspec reads it
 from functools import cache
 from typing import TYPE_CHECKING, Literal
@@ -17,12 +16,13 @@ from harness.core import json_codec
 from harness.core.cache import write_whole
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
-from harness.core.model import CANARY_SUITE, Record
+from harness.core.model import Record
 from harness.core.strict_toml import ROOT, read_toml
 from harness.judge.verdict import EVERYWHERE
-from tools.matrix.document import CellFinding, SuiteTally, seen
+from tools.checks import CellFinding, SuiteTally, canaries, seen, tallies, tests
 
 if TYPE_CHECKING:
+    from collections import Counter
     from pathlib import Path
 
     from harness.judge.findings import Judgement
@@ -88,16 +88,12 @@ class TargetAnswer(Record, frozen=True):
     @property
     def canaries(self) -> int:
         """How many canaries behaved."""
-        return sum(one.passed for one in self.suites if one.suite == CANARY_SUITE)
+        return canaries(self.suites)
 
     @property
     def tests(self) -> Counter[str]:
         """How many tests passed, failed and were skipped, without the canaries."""
-        counts: Counter[str] = Counter()
-        for one in self.suites:
-            if one.suite != CANARY_SUITE:
-                counts.update(passed=one.passed, failed=one.failed, skipped=one.skipped)
-        return counts
+        return tests(self.suites)
 
 
 class TreeAnswer(Record, frozen=True):
@@ -203,18 +199,7 @@ def judged(tree: Tree, judgement: Judgement, *, exit_code: int, by: str, asked: 
         targets=tuple(
             TargetAnswer(
                 target=target,
-                suites=tuple(
-                    SuiteTally(
-                        suite=one.suite,
-                        verdict=one.verdict,
-                        passed=one.passed,
-                        failed=one.failed,
-                        skipped=one.skipped,
-                        reason=one.reason,
-                    )
-                    for one in judgement.cells
-                    if one.target == target
-                ),
+                suites=tallies(one for one in judgement.cells if one.target == target),
             )
             for target in tree.targets
         ),

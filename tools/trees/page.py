@@ -15,7 +15,7 @@ from tools.trees import document
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tools.matrix.document import CellFinding
+    from tools.checks import CellFinding
     from tools.trees.document import Explanation, Tree, TreeAnswer, TreeAnswers, TreeList
 
 UNEXPLAINED = "**not explained yet**"
