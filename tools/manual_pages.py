@@ -29,6 +29,7 @@ DAY = "%Y-%m-%d"
 def write_pages(folder: Path) -> list[Path]:
     """Write a page for plumb and for each command. Returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
+    _make_help_options(plumb, click.Context(plumb, info_name="plumb", **plumb.context_settings))
     for command in commands_below(plumb):
         # click-man would cut the first sentence after 45 characters.
         command.short_help = command.get_short_help_str(limit=1000)
@@ -41,6 +42,17 @@ def write_pages(folder: Path) -> list[Path]:
         date=time.strftime(DAY, time.gmtime(seconds)),
     )
     return sorted(folder.glob("plumb*.1"))
+
+
+def _make_help_options(command: click.Command, context: click.Context) -> None:
+    """Make the help options of a command and of those below it.
+
+    Click keeps the first one that it makes, and click-man would make others, in contexts without the group's settings.
+    """
+    command.get_help_option(context)
+    if isinstance(command, click.Group):
+        for name, each in command.commands.items():
+            _make_help_options(each, click.Context(each, info_name=name, parent=context))
 
 
 def commands_below(command: click.Command) -> Iterator[click.Command]:

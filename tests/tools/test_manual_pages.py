@@ -43,6 +43,14 @@ def test_a_page_has_every_option_of_its_command(pages: dict[str, str]) -> None:
     assert seen > 100
 
 
+@pytest.mark.usefixtures("pages")
+def test_the_help_of_a_command_is_the_same_after_its_page_was_written() -> None:
+    """Regression: the help had no `-h` in the rest of the process, and a test of docs/cli.md failed by its order."""
+    context = click.Context(plumb, info_name="plumb", **plumb.context_settings)
+    inner = click.Context(plumb.commands["check"], info_name="check", parent=context)
+    assert "-h, --help" in plumb.commands["check"].get_help(inner)
+
+
 def test_pages_of_one_date_are_identical(
     pages: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
