@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import signal
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -76,7 +77,9 @@ class Evidence:
 
     def sightings(self) -> list[Sighting]:
         """Fault records first, since they explain ends; then ends, which explain failures."""
-        self.doubts += [f"{test.name}: {test.doubt}" for test in self._tests if test.doubt]
+        self.doubts += [f"{test.name}: {test.doubt}" for test in self._tests if test.doubt and not test.blockers]
+        blocked = Counter(test.doubt for test in self._tests if test.blockers)
+        self.doubts += [f"{number} blocked {_tests(number)}: {why}" for why, number in blocked.items()]
         for event in self._guests:
             if killed_from_outside(event):
                 self._not_the_servers.add(event.name)
@@ -341,6 +344,10 @@ class Evidence:
             preloads=event.preloads,
             tls=event.tls,
         )
+
+
+def _tests(number: int) -> str:
+    return "test" if number == 1 else "tests"
 
 
 def _is_server(guest: Path) -> bool:

@@ -101,6 +101,10 @@ class TestEvent(Record, frozen=True, tag="test"):
     """The guest whose crash before this test is why it could not run."""
     doubt: str = ""
     """Why the outcome says nothing about the server, for example because the oracle was killed or the guest stopped."""
+    blockers: tuple[str, ...] = ()
+    """The tests before it that awaited a state in vain, for which this one, in vain as well, waited only for a short
+    time. Its failure says nothing about the server, and `doubt` names the state.
+    """
 
 
 class GuestEvent(Record, frozen=True, tag="guest"):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from harness.record.executed_blocks.recorder import ExecutionRecorder
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
+    from harness.run.servers.waits import Waits
     from harness.run.vm.guest import VirtualMachine
 
 
@@ -81,11 +82,13 @@ class StartGuest:
         log: EventLog,
         host: VirtualMachine | None,
         numbers: Iterator[int],
+        waits: Waits,
         *,
         recorder: ExecutionRecorder | None = None,
     ) -> None:
-        """`recorder` records what the servers execute."""
+        """`waits`: what the cell's tests have awaited in vain. `recorder` records what the servers execute."""
         self._cell = cell
+        self._waits = waits
         self._recorder = recorder
         self._log = log
         self._host = host
@@ -114,6 +117,7 @@ class StartGuest:
         folder = home / f"guest-{next(self._numbers)}"
         spec = server_of(self._cell, peer, options=options, files=files, preload=preload)
         guest = new_guest(self._cell, self._host, folder, spec, target=peer, recorder=self._recorder)
+        guest.waits = self._waits
         # The server may change or remove its files: the evidence is a copy.
         _put(guest.folder / run_folder.INPUTS, files or {})
         self._running.append(guest)

@@ -22,6 +22,7 @@ from harness.run.canary import cases
 from harness.run.cell_spec import CellSpec, read_cell
 from harness.run.environments import environment_canary
 from harness.run.server_process import StartError
+from harness.run.servers.waits import BlockedError
 from harness.run.session.cell_session import CellSession
 from harness.run.tcl.suite import Interpreter, TclFile
 from harness.run.upstream.session import UpstreamFailedError
@@ -191,6 +192,8 @@ def pytest_runtest_makereport(
         run.give_up(machine_fault(error))
     if run is not None and call.excinfo is not None and report.failed:
         run.current.asserted = _place_in_suites(call.excinfo)
+    if run is not None and isinstance(error, BlockedError):
+        run.current.blockers, run.current.doubt = error.blockers, str(error)
     if run is not None and isinstance(error, unit_runner.WrongLineError):
         run.current.wrong_line = error.line
         # The message says it all; the traceback adds nothing.

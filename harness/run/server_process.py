@@ -38,6 +38,7 @@ from harness.run.servers.start_options import (
     options_to_start,
     with_own_options,
 )
+from harness.run.servers.waits import Waits
 
 if TYPE_CHECKING:
     import socket
@@ -60,8 +61,6 @@ SETTLE_SECONDS = 1.0
 CRASH_SECONDS = 10.0
 """How long a server may report its crash, which in the first server of a cell tests its memory too."""
 POLL_SECONDS = 0.02
-WAITED = "timed out waiting for"
-"""How a test's words begin where a state did not come about in time: whether its server hangs, is another question."""
 LOG_LINES = 1000
 PANIC = "Guru Meditation"
 """Redis and Valkey log it before they deliberately stop themselves by a signal (serverPanic)."""
@@ -92,6 +91,8 @@ class Guest:
         """Records which blocks it executes; None if that is not requested."""
         self.evidence = ServerEvidence(folder, runner.target.emulator.detector)
         self.access = RecordedAccess(deadline_seconds=self.deadline_seconds)
+        self.waits = Waits()
+        """What the cell's tests have awaited in vain."""
         self.ended: ServerEnd | None = None
         """How it ended; None while it runs."""
         self.edges: EdgeCoverage | None = None
@@ -290,10 +291,11 @@ class Guest:
 
         Returns the exit status, negative for a signal. Raises TimeoutError.
         """
-        deadline = time.monotonic() + self.deadline_seconds
+        what = "a server to end"
+        deadline = time.monotonic() + self.waits.limit(what, self.deadline_seconds)
         while (code := self.poll()) is None:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{WAITED} {self.name} to end")
+                raise self.waits.expired(what)
             time.sleep(POLL_SECONDS)
         self.ended = describe_exit(code) if code else ServerEnd("stopped")
         return code
@@ -306,10 +308,11 @@ class Guest:
         """
         self.send_signal(signal.SIGSTOP)
         try:
-            deadline = time.monotonic() + self.deadline_seconds
+            what = "a server to be stopped"
+            deadline = time.monotonic() + self.waits.limit(what, self.deadline_seconds)
             while not self.is_suspended():
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"{WAITED} {self.name} to be stopped")
+                    raise self.waits.expired(what)
                 time.sleep(POLL_SECONDS)
             yield
         finally:

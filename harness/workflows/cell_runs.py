@@ -161,7 +161,7 @@ def _failed_tests(folder: Path) -> list[str]:
         for event in recorded.events
         if isinstance(event, cell_events.TestEvent)
         and event.outcome == "failed"
-        and not (event.blocked or event.blocked_by)
+        and not (event.blocked or event.blocked_by or event.blockers)
     ]
 
 

@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING
 
 from harness.protocol.resp import ServerGoneError, info_fields
-from harness.run.server_process import WAITED
 from suites._shared.keyspace import server
 
 if TYPE_CHECKING:
@@ -73,11 +72,13 @@ def await_in_step(replica: Guest, primary: Guest) -> None:
 
 def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str) -> None:
     """Poll until a condition holds. Raises TimeoutError, which names the condition, and ServerGoneError when a guest
-    ends.
+    ends. If two tests have awaited it in vain, the time limit is shorter, and the error a BlockedError.
 
     It gives up early if the guests' children crash repeatedly, because servers retry each failed synchronisation.
     """
-    deadline = time.monotonic() + max(one.runner.target.deadline_seconds(PATIENCE_SECONDS) for one in guests)
+    waits = guests[0].waits
+    patience = max(one.runner.target.deadline_seconds(PATIENCE_SECONDS) for one in guests)
+    deadline = time.monotonic() + waits.limit(what, patience)
 
     def crashed() -> int:
         return sum(one.evidence.crashed_children(one.first_pid) for one in guests)
@@ -88,9 +89,9 @@ def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str
             if not guest.alive():
                 raise ServerGoneError(f"{guest.name} ended while waiting for {what}: {guest.detail}")
         if (recent := crashed() - before) >= MAXIMUM_CRASHES:
-            raise TimeoutError(f"{WAITED} {what}: gave up because {recent} children crashed")
+            raise waits.expired(what, f": gave up because {recent} children crashed")
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{WAITED} {what}")
+            raise waits.expired(what)
         time.sleep(POLL_SECONDS)
 
 

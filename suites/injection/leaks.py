@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.run.server_process import WAITED
 from suites._shared.link import POLL_SECONDS
 
 if TYPE_CHECKING:
@@ -29,8 +28,9 @@ def await_closed(guest: Guest, before: int) -> None:
     """Wait until the server has no more descriptors than before. Raises TimeoutError after the time limit of
     a reply.
     """
-    deadline = time.monotonic() + guest.deadline_seconds
+    what = "files and pipes to be closed"
+    deadline = time.monotonic() + guest.waits.limit(what, guest.deadline_seconds)
     while (now := descriptors(guest)) > before:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{WAITED} all but {before} files and pipes to be closed; too many: {now - before}")
+            raise guest.waits.expired(what, f"; too many: {now - before}")
         time.sleep(POLL_SECONDS)

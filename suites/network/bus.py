@@ -35,6 +35,8 @@ EXTENDED = 4
 HOST_NAME = 0
 """Kind of an extension."""
 LONGEST_PACKET = 1 << 20
+SENT = "a packet of a server on the bus"
+"""The state that a listener awaits."""
 
 
 class About(NamedTuple):
@@ -207,9 +209,12 @@ class Listener:
         """The next packet of one of these kinds. Replies with `answer` to each PING and MEET. Raises TimeoutError, and
         ServerGoneError when the server ends.
         """
-        deadline = time.monotonic() + self._deadline_seconds
+        deadline = time.monotonic() + self._guest.waits.limit(SENT, self._deadline_seconds)
         while True:
-            packet = self._next(deadline)
+            try:
+                packet = self._next(deadline)
+            except TimeoutError as error:
+                raise self._guest.waits.expired(SENT, f": {error}") from error
             if answer is not None and packet.kind in {PING, MEET}:
                 self.send(answer)
             if packet.kind in kinds:

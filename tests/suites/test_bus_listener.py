@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from harness.protocol.resp import ServerGoneError
+from harness.run.servers.waits import Waits
 from suites.network.bus import PING, Listener
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def guest(*, alive: bool) -> Guest:
     """As much of a server as a listener looks at."""
-    return cast("Guest", SimpleNamespace(name="primary", detail="SIGSEGV", alive=lambda: alive))
+    return cast("Guest", SimpleNamespace(name="primary", detail="SIGSEGV", alive=lambda: alive, waits=Waits()))
 
 
 def a_port() -> int:

@@ -15,8 +15,9 @@ import msgspec
 from harness.core.target_model import ORACLE
 from harness.record import cell_events, run_folder
 from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest, server_of
-from harness.run.server_process import WAITED, StartError
+from harness.run.server_process import StartError
 from harness.run.servers.probes import REPLY_SECONDS, answers_ping, processed_commands
+from harness.run.servers.waits import WAITED, Waits
 from harness.run.vm.guest import VirtualMachine
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ class CellServers:
         self._numbers = count(1)
         self.host = VirtualMachine(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
         """The machine that they run in; None where they are processes here."""
-        self.start_guest = StartGuest(cell, log, self.host, self._numbers, recorder=recorder)
+        # A repetition of failed tests needs the whole result of each of them.
+        self._waits = Waits(lambda: current.whole_name) if cell.exactly is None else Waits()
+        self.start_guest = StartGuest(cell, log, self.host, self._numbers, self._waits, recorder=recorder)
         """Starts servers for the present test alone."""
         self.present: Guest | None = None
         """The guest that tests share; it may have ended."""
@@ -98,6 +101,7 @@ class CellServers:
             fatal_faults=self._fatal_faults if self._deaths >= FULL_REPORTS else None,
         )
         guest = new_guest(self._cell, self.host, folder, spec, recorder=self._recorder, shared=True)
+        guest.waits = self._waits
         self.present, self._current.faults_before, self._current.log_before = guest, 0, 0
         try:
             guest.__enter__()

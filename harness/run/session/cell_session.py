@@ -212,7 +212,8 @@ class CellSession:
             options=tuple(self.cell.options) if guest else (),
             difference=current.difference.difference if current.difference else None,
             again=current.difference.again if current.difference else None,
-            doubt=doubt,
+            doubt=doubt or current.doubt,
+            blockers=current.blockers if outcome == "failed" else (),
         )
         if guest is not None:
             current.faults_before, current.log_before = faults, log_bytes

@@ -28,6 +28,8 @@ class CurrentTest(msgspec.Struct, kw_only=True):
     """Why it ended before it had run everything; empty if it ran everything."""
     blocked: bool = False
     """Whether it has no server because servers do not start."""
+    blockers: tuple[str, ...] = ()
+    """The tests that awaited in vain what did not come about in this one either."""
     unit: str = ""
     """The unit that it runs instead of a server."""
     wrong_line: str = ""
@@ -35,7 +37,7 @@ class CurrentTest(msgspec.Struct, kw_only=True):
     asserted: str = ""
     """The place of its failed assertion, as in TestEvent."""
     doubt: str = ""
-    """Why that unit's failure says nothing about the target; empty if it does."""
+    """Why its failure says nothing about the target; empty if it does."""
     upstream_result: UpstreamResult | None = None
     """Its result, if it is one of the release's own tests."""
     difference: DifferenceError | None = None
@@ -59,6 +61,7 @@ class CurrentTest(msgspec.Struct, kw_only=True):
         self.unit = self.wrong_line = self.doubt = self.asserted = ""
         self.upstream_result = None
         self.difference = None
+        self.blockers = ()
 
     def label(self, example: str) -> None:
         """Name it after an example, which has its own record."""

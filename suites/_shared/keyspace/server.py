@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hiredis
 
-from harness.run.server_process import WAITED
 from suites._shared.keyspace import dataset
 from suites._shared.keyspace.values import (
     ConsumerGroup,
@@ -148,13 +147,16 @@ def _await_child(guest: Guest, connection: Client, progress: tuple[str, ...], st
 def _await_persistence(
     guest: Guest, connection: Client, reached: Callable[[list[bytes]], bool], what: str
 ) -> list[bytes]:
-    """Wait until INFO's fields about persistence, as `NAME:VALUE`, fulfil a condition. Returns the fields."""
-    deadline = time.monotonic() + 4 * guest.deadline_seconds
+    """Wait until INFO's fields about persistence, as `NAME:VALUE`, fulfil a condition. Returns the fields. Raises
+    TimeoutError.
+    """
+    deadline = time.monotonic() + guest.waits.limit(what, 4 * guest.deadline_seconds)
     while True:
         fields = bytes(connection.command("INFO", "persistence")).split()  # type: ignore[arg-type]
         if reached(fields):
             return fields
-        assert time.monotonic() < deadline, f"{WAITED} {what}"
+        if time.monotonic() > deadline:
+            raise guest.waits.expired(what)
         time.sleep(_POLL_SECONDS)
 
 

@@ -164,3 +164,44 @@ def test_a_dead_native_build(guest, oracle):
     assert test.outcome == "failed", result.text
     assert "closed by" in test.message or "reset by" in test.message, test.message
     assert result.seconds < 60, "the test waited for the guest although the native build had died"
+
+
+def test_a_state_that_two_tests_awaited_in_vain_blocks_the_others_and_a_dead_server_none(tmp_path: Path) -> None:
+    suite = """
+from suites._shared import link
+
+link.PATIENCE_SECONDS = 2.0
+
+@pytest.mark.parametrize("role", ["primary", "replica", "third"])
+def test_in_vain(guest, role):
+    link.await_that(lambda: False, [guest], "a link")
+
+def test_it_comes_about(guest):
+    link.await_that(lambda: True, [guest], "a link")
+
+def test_a_server_dies(guest, start_guest):
+    one = start_guest()
+    one.send_signal(signal.SIGKILL)
+    link.await_that(lambda: False, [guest, one], "a link")
+
+def test_expects_no_link(guest):
+    try:
+        link.await_that(lambda: False, [guest], "a link")
+    except TimeoutError:
+        pass
+"""
+    result, tests, _ = run_cell(tmp_path, suite)
+    by_name = {test.name.partition("::test_")[2]: test for test in tests}
+    assert {name: (test.outcome, len(test.blockers)) for name, test in by_name.items()} == {
+        "in_vain[primary]": ("failed", 0),
+        "in_vain[replica]": ("failed", 0),
+        "in_vain[third]": ("failed", 2),
+        "it_comes_about": ("passed", 0),
+        "a_server_dies": ("failed", 0),
+        "expects_no_link": ("failed", 2),
+    }, result.text
+    third = by_name["in_vain[third]"]
+    assert third.seconds < by_name["in_vain[replica]"].seconds / 2
+    assert third.doubt.startswith("timed out waiting for a link, for which ")
+    assert all(not test.doubt for test in tests if not test.blockers)
+    assert "ended while waiting for a link" in by_name["a_server_dies"].message

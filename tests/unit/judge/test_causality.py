@@ -616,3 +616,33 @@ def test_an_instruction_that_a_library_only_probes_is_no_finding(
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
     run.guest("armv5", "bitops", "guest-1", end=end, detail="killed by SIGILL" if end == "signal" else "")
     assert {finding.kind for finding in judged(run)[0]} == kinds
+
+
+@pytest.mark.parametrize("excused", [False, True], ids=["findings", "known"])
+def test_blocked_tests_are_unknown_and_the_failures_that_blocked_them_are_findings(
+    tmp_path: Path, run: StoredRun, *, excused: bool
+) -> None:
+    run.canary("armv5")
+    run.test("armv5", "bitops", "bitops/test_bitops.py::test_other")
+    message = "TimeoutError: timed out waiting for the replica to be up to date"
+    blockers = ("bitops/test_a.py::test_one", "bitops/test_a.py::test_two")
+    for name in blockers:
+        run.test("armv5", "bitops", name, outcome="failed", message=message)
+    for number in range(3):
+        blocked = cell_events.TestEvent(
+            name=f"bitops/test_a.py::test_{number}",
+            outcome="failed",
+            seconds=2.0,
+            message=message,
+            doubt="timed out waiting for the replica to be up to date, for which test_one and test_two waited in vain",
+            blockers=blockers,
+        )
+        run.add("armv5", "bitops", blocked)
+    known = [entry(f"wrong-result-{name}".replace("/", "_").replace("::", "_")) for name in blockers] if excused else []
+    judgement, code = concluded(tmp_path, run, *known)
+    assert len(judgement.findings) == 2
+    cell = judgement.cells[1]
+    assert cell.verdict == ("UNKNOWN" if excused else "FAIL")
+    assert code == (ExitCode.INCONCLUSIVE if excused else ExitCode.FINDINGS)
+    assert "3 blocked tests: timed out waiting for the replica to be up to date, for which test_one" in cell.reason
+    assert cell.reason.count("waited in vain") == 1

@@ -1,0 +1,64 @@
+"""Says how long a cell's tests wait for a state that tests before them have awaited in vain.
+
+A tree whose replication link never comes up would cost each test of replication its whole time limit. After two tests
+have waited in vain for the same state, the others wait for a fraction of the limit. If the state does not come about in
+that time either, they are blocked: nobody knows whether they would have passed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WAITED = "timed out waiting for"
+"""How a test's words begin where a state did not come about in time: whether its server hangs, is another question."""
+ENOUGH = 2
+"""How many tests wait in vain for a state before it blocks others. One may be bad luck on a busy machine."""
+FRACTION = 0.1
+"""The part of its time limit that a blocked test waits: the state may still come about, for example with other options.
+"""
+
+
+class BlockedError(Exception):
+    """A state did not come about in a fraction of its time limit, after tests had waited for it in vain.
+
+    It is no TimeoutError, which a test may expect: with less time, its assertions would say nothing.
+    """
+
+    def __init__(self, what: str, blockers: tuple[str, ...]) -> None:
+        super().__init__(f"{WAITED} {what}, for which {' and '.join(blockers)} waited in vain")
+        self.blockers = blockers
+        """The tests that waited in vain."""
+
+
+class Waits:
+    """The states that a cell's tests have awaited in vain."""
+
+    def __init__(self, test: Callable[[], str] = str) -> None:
+        """`test` returns the name of the test that runs. Without one, no test blocks another."""
+        self._test = test
+        self._in_vain: dict[str, list[str]] = {}
+        """State -> the tests that awaited it to the end of their time limit."""
+
+    def limit(self, what: str, seconds: float) -> float:
+        """How long to wait for a state whose time limit is that many seconds."""
+        return seconds * FRACTION if self._blockers(what) else seconds
+
+    def expired(self, what: str, detail: str = "") -> TimeoutError | BlockedError:
+        """The error of a wait that has reached its limit: a BlockedError if tests before this one waited in vain.
+
+        `detail` follows the words of a TimeoutError.
+        """
+        if blockers := self._blockers(what):
+            return BlockedError(what, tuple(blockers))
+        test = self._test()
+        if test and test not in (tests := self._in_vain.setdefault(what, [])):
+            tests.append(test)
+        return TimeoutError(f"{WAITED} {what}{detail}")
+
+    def _blockers(self, what: str) -> list[str]:
+        """The tests by whose failures the present one is blocked; empty if it is not."""
+        tests = self._in_vain.get(what, [])
+        return tests if len(tests) >= ENOUGH and self._test() not in tests else []

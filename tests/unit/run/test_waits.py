@@ -1,0 +1,94 @@
+"""What two tests have awaited in vain, a third one awaits for a short time, and is then blocked."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from harness.run.servers.waits import ENOUGH, FRACTION, BlockedError, Waits
+from suites._shared import link
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.run.server_process import Guest
+
+STATE = "the replica to be up to date"
+
+
+class Running:
+    """The test that runs, whose name the waits ask."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.waits = Waits(lambda: self.name)
+
+    def wait(self, name: str, what: str = STATE) -> Exception:
+        """A test that waits to its limit: the error."""
+        self.name = name
+        return self.waits.expired(what, ": gave up")
+
+    def limit(self, name: str, what: str = STATE) -> float:
+        self.name = name
+        return self.waits.limit(what, 20.0)
+
+
+def test_two_tests_that_waited_in_vain_block_the_others_in_the_same_words() -> None:
+    tests = Running()
+    for number in range(ENOUGH):
+        error = tests.wait(f"test {number}")
+        assert isinstance(error, TimeoutError)
+        assert str(error) == f"timed out waiting for {STATE}: gave up"
+    assert tests.limit("another") == 20.0 * FRACTION
+    error = tests.wait("another")
+    assert isinstance(error, BlockedError)
+    assert str(error) == f"timed out waiting for {STATE}, for which test 0 and test 1 waited in vain"
+    assert error.blockers == ("test 0", "test 1")
+
+
+def test_a_test_that_waits_again_and_a_wait_for_something_else_are_not_blocked() -> None:
+    tests = Running()
+    for name in ("first", "first", "first"):
+        tests.wait(name)
+    assert tests.limit("second") == 20.0, "one test proves nothing about the others"
+    tests.wait("second")
+    assert tests.limit("first") == tests.limit("third", "the nodes to agree") == 20.0
+    assert isinstance(tests.wait("first"), TimeoutError)
+
+
+def test_without_a_test_nothing_is_blocked() -> None:
+    waits = Waits()
+    assert [type(waits.expired(STATE)) for _ in range(4)] == [TimeoutError] * 4
+
+
+def guests(waits: Waits, *, alive: Callable[[], bool] = lambda: True) -> list[Guest]:
+    """As much of a server as a wait looks at; a second on the clock takes a hundred times as long."""
+    target = SimpleNamespace(deadline_seconds=lambda seconds: seconds / 100)
+    evidence = SimpleNamespace(crashed_children=lambda _: 0)
+    shape = SimpleNamespace(
+        name="replica",
+        detail="SIGSEGV",
+        alive=alive,
+        waits=waits,
+        runner=SimpleNamespace(target=target),
+        evidence=evidence,
+        first_pid=7,
+    )
+    return [cast("Guest", shape)]
+
+
+def test_a_wait_of_a_suite_is_short_where_others_were_in_vain() -> None:
+    tests = Running()
+    seconds = []
+    for name, error in (("one", TimeoutError), ("two", TimeoutError), ("three", BlockedError)):
+        tests.name, began = name, time.monotonic()
+        with pytest.raises(error, match=f"^timed out waiting for {STATE}"):
+            link.await_that(lambda: False, guests(tests.waits), STATE)
+        seconds.append(time.monotonic() - began)
+    assert seconds[2] < seconds[1] / 2
+    # What comes about in a short time lets the test go on.
+    tests.name = "four"
+    link.await_that(lambda: True, guests(tests.waits), STATE)
