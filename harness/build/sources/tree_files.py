@@ -1,7 +1,9 @@
 """Walks, digests and copies the source files of a server's tree, without products of earlier builds.
 
-A link out of the tree is treated as its target, which is digested and copied; a copy contains only links to its own
-files. A build therefore sees exactly the files in its digest. The module never writes to the tree that it reads.
+A link out of the tree may lead to the same repository, or to an installed package. It is treated as its target, which
+is digested and copied; a copy contains only links to its own files. A build therefore sees exactly the files in its
+digest. Every other link out of the tree is refused: a tree from a stranger would copy the user's own files into builds
+and reports. The module never writes to the tree that it reads.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import contextlib
 import hashlib
 import os
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +27,9 @@ MOST_BEHIND_LINKS = 50_000
 compiled."""
 ATTEMPTS = 5
 """How often a tree that changes during the copy is copied again."""
+
+_PACKAGES = Path("/usr")
+"""Where packages install what everybody may read. `autoreconf --install` leaves links to it."""
 
 _PRODUCTS = re.compile(r"\.(o|a|d|so|dylib|gcda|gcno|gcov|rdb|aof|log|pyc|xo)$|^\.make-|^(release\.h|core|\.git)$")
 _FOLDERS = {".git", ".github", ".plumbline", "__pycache__", "autom4te.cache"}
@@ -45,7 +51,7 @@ def entries_of(tree: Path) -> Iterator[TreeEntry]:
     """The tree's sources in a fixed order, without products of earlier builds.
 
     Raises UsageError when links out of the tree lead to more than MOST_BEHIND_LINKS files, to a folder that contains
-    the tree, or below /proc, /sys or /dev.
+    the tree, or neither to its repository nor below /usr.
     """
     behind = 0
     top = Path(os.path.realpath(tree))
@@ -97,17 +103,31 @@ def _behind(path: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator
             inside = Path("/") / root_place / real.relative_to(root)
             yield TreeEntry(place, path, os.path.relpath(inside, Path("/") / place.parent))
             return
-    if roots[0][0].is_relative_to(real) or real.parts[1:2] in {("proc",), ("sys",), ("dev",)}:
+    if roots[0][0].is_relative_to(real):
         raise UsageError(
-            "a link of the tree leads to a folder that contains the tree, or to no ordinary file",
+            "a link of the tree leads to a folder that contains the tree",
             where=f"{path} -> {real}",
             because="what links out of a tree lead to is copied with it, since a build may use it",
             remedy="remove the link",
+        )
+    if not _is_shared(real, roots[0][0]):
+        raise UsageError(
+            "a link of the tree leads out of it and of its repository",
+            where=f"{path} -> {real}",
+            because="a build and a report of a stranger's tree would contain files of yours",
+            remedy=f"remove the link, or if you trust it, check a copy: cp -RL {shlex.quote(str(roots[0][0]))} COPY",
         )
     if real.is_dir():
         yield from _walk(real, place, [*roots, (real, place)])
     elif real.is_file() and not _is_program(real):
         yield TreeEntry(place, real, "")
+
+
+def _is_shared(real: Path, top: Path) -> bool:
+    """Whether a tree may lead to a file or folder outside it: in its repository, but not git's own, or in a package."""
+    repository = next((folder for folder in (top, *top.parents) if (folder / ".git").exists()), top)
+    within = real.relative_to(repository) if real.is_relative_to(repository) else None
+    return real.is_relative_to(_PACKAGES) or (within is not None and ".git" not in within.parts)
 
 
 def _is_program(path: Path) -> bool:

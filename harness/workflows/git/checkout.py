@@ -213,6 +213,8 @@ class Checkout:
         self._git.ask("read-tree", base.commit, index=index)
         self._git.ask("checkout-index", "--all", f"--prefix={into}/", index=index, folder=self._git.top())
         index.unlink()
+        # Its links may lead anywhere in the repository, as in the checkout (harness.build.sources.tree_files).
+        (into / ".git").mkdir(exist_ok=True)
         seconds = int(self._git.ask("show", "--no-patch", "--format=%ct", base.commit))
         tree = into / self.below
         for place, commit in self._submodules(base.commit).items():

@@ -220,7 +220,8 @@ def test_a_trees_folder_is_relative_to_the_top_of_its_repository(
 
 
 def linked_tree(tmp_path: Path) -> Path:
-    """A tree with links of every kind, and the targets of those that lead out of it."""
+    """A tree with links of every kind, and the targets of those that lead out of it, all in one repository."""
+    (tmp_path / ".git").mkdir()
     tree = fakes.server_tree(tmp_path / "tree")
     outside = tmp_path / "outside"
     fakes.write(outside / "shared.h", "#define SHARED 1\n")
@@ -290,13 +291,38 @@ def test_links_to_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest
         digest_of(tree)
 
 
-@pytest.mark.parametrize("to", ["/", "..", "/proc/self"])
-def test_a_link_to_what_contains_the_tree_or_is_no_ordinary_file_is_refused(tmp_path: Path, to: str) -> None:
+@pytest.mark.parametrize("to", ["/", ".."])
+def test_a_link_to_what_contains_the_tree_is_refused(tmp_path: Path, to: str) -> None:
     """Regression: a link to / ended as a bug in Plumbline, when a file of /proc could not be read."""
     tree = fakes.server_tree(tmp_path / "redis")
     (tree / "src" / "link").symlink_to(tmp_path if to == ".." else to)
     with pytest.raises(UsageError, match="a link of the tree leads to a folder that contains the tree"):
         digest_of(tree)
+
+
+@pytest.mark.parametrize("repository", ["none", "the tree", "around it"])
+@pytest.mark.parametrize("to", ["/etc/passwd", "/proc/self", "/dev/null", "home/secret", "home", "whole/.git/config"])
+def test_a_link_out_of_the_tree_and_its_repository_is_refused_by_name(tmp_path: Path, to: str, repository: str) -> None:
+    """Regression: a stranger's tree took any file of the user's into builds and excerpts, without a word."""
+    fakes.write(tmp_path / "home" / "secret", "secret\n")
+    tree = fakes.server_tree(tmp_path / "whole" / "redis")
+    if repository == "the tree":
+        fakes.write(tree / ".git", "gitdir: ../.git/modules/redis\n")
+    if repository == "around it" or ".git" in to:
+        fakes.write(tmp_path / "whole" / ".git" / "config", "token\n")
+    (tree / "src" / "link.h").symlink_to(tmp_path / to)
+    with pytest.raises(UsageError, match="a link of the tree leads out of it and of its repository") as refused:
+        digest_of(tree)
+    assert refused.value.where == f"{tree / 'src' / 'link.h'} -> {(tmp_path / to).resolve()}"
+
+
+def test_a_link_to_an_installed_package_is_copied_as_its_content(tmp_path: Path) -> None:
+    """`autoreconf --install` makes such links."""
+    tree = fakes.server_tree(tmp_path / "redis")
+    (tree / "src" / "licence").symlink_to("/usr/share/common-licenses/BSD")
+    copy_tree(tree, tmp_path / "copy")
+    assert not (tmp_path / "copy" / "src" / "licence").is_symlink()
+    assert (tmp_path / "copy" / "src" / "licence").read_bytes() == Path("/usr/share/common-licenses/BSD").read_bytes()
 
 
 def test_a_name_that_is_not_text_is_copied_and_counts(tmp_path: Path) -> None:

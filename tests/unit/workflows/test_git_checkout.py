@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from harness.build.sources.tree_files import digest_of
 from harness.core.errors import UsageError
 from harness.workflows.git.checkout import Checkout, enclosing_server, revision_of
 from harness.workflows.preparation.reach.edited_lines import edited_lines
@@ -307,6 +308,8 @@ def test_link_targets_outside_the_server_count_if_they_differ_from_the_base(tmp_
     checkout = Checkout(server)
     base = checkout.base("HEAD")
     assert (checkout.changed(base), checkout.unseen()) == ([], [])
+    written = checkout.write(base, tmp_path / "base")
+    assert digest_of(written) == digest_of(server)
     fakes.write(shared, "int other;\n")
     assert checkout.changed(base) == ["deps/common/shared.c", "src/linked.c"]
     commit(tmp_path / "whole")
@@ -314,17 +317,17 @@ def test_link_targets_outside_the_server_count_if_they_differ_from_the_base(tmp_
     assert checkout.changed(checkout.base("HEAD")) == []
 
 
-def test_sources_that_git_ignores_are_reported_as_unseen(clone: Path, tmp_path: Path) -> None:
+def test_sources_that_git_ignores_are_reported_as_unseen(clone: Path) -> None:
     fakes.write(clone / ".gitignore", "*.o\nmine*\n")
     commit(clone)
     for name in ("src/mine.h", "src/part/mine.c", "deps/lua/mine.mk", "src/mine.txt", "build/mine.c", "src/a.o"):
         fakes.write(clone / name, "int mine;\n")
-    (clone / "src" / "away.c").symlink_to(fakes.write(tmp_path / "away.c", "int away;\n"))
-    git(clone, "add", "src/away.c")
+    (clone / "src" / "away.h").symlink_to("/usr/include/stdio.h")
+    git(clone, "add", "src/away.h")
     commit(clone)
     checkout = Checkout(clone)
     assert checkout.changed(checkout.base("HEAD")) == []
-    assert checkout.unseen() == ["deps/lua/mine.mk", "src/away.c", "src/mine.h", "src/part/mine.c"]
+    assert checkout.unseen() == ["deps/lua/mine.mk", "src/away.h", "src/mine.h", "src/part/mine.c"]
 
 
 @pytest.mark.parametrize("how", ["--assume-unchanged", "--skip-worktree"])
