@@ -16,7 +16,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from harness.core.errors import ExitCode
-from harness.core.processes import environment, fork_server, process
+from harness.core.processes import environment, fork_server, process, temporary_folder
 from harness.core.processes.fork_server import ForkServer
 from harness.core.processes.scheduling import UsableTime
 from harness.core.processes.timeouts import if_slow
@@ -38,6 +38,8 @@ CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 15
 
 A target that faults without end is stopped and not waited for.
 """
+LEAST_ROOM_BYTES = 1 << 20
+"""With less free space, the disk with temporary files is full."""
 MARGIN_SECONDS = 300.0
 """How long a cell with a time limit may take beyond the limit: a failure that it finds at the end is still shrunk."""
 BEFORE_PYTEST = ("-I", "-B", "-m", "pytest")
@@ -183,6 +185,9 @@ def cell_problem(result: process.Result, folder: Path, *, multiplier: float = 1.
         return f"it did not end within {result.seconds:.0f} s; {if_slow(multiplier)}"
     if result.code in {0, 1}:
         return ""
+    if not temporary_folder.has_room(tempfile.gettempdir(), LEAST_ROOM_BYTES):
+        # Python itself writes part of a compiled module then, and fails when it reads that (CPython issue 126606).
+        return f"the disk with temporary files is full ({tempfile.gettempdir()})"
     return f"its test process ended with status {result.code}: {_last_line(result.text)}"
 
 

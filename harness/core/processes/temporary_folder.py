@@ -24,6 +24,8 @@ SOCKET_PATH_BYTES = 107
 """The longest path of a Unix socket (unix(7): sun_path without its NUL)."""
 BELOW_BYTES = 70
 """The length of the rest of the path: the names of the folder, a run, a guest and the socket."""
+ROOM_BYTES = 16 << 20
+"""Free space that a command needs there: for sockets, compilers' files and compiled suites."""
 YOUNG_SECONDS = 60.0
 """A younger folder may not have been locked yet."""
 
@@ -55,22 +57,37 @@ def refuse_long(path: Path) -> None:
 
 
 def _place() -> str:
-    """The first usual place for temporary files that is writable and has a short path."""
+    """The first usual place for temporary files that is writable, has room and has a short path."""
     try:
         usual = tempfile.gettempdir()
     except FileNotFoundError as error:
         raise InfrastructureError("no folder for temporary files is writable", because=str(error)) from error
     places = [usual, os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp", "/var/tmp"]  # noqa: S108 - folders are made there
     short = [place for place in places if place and len(os.fsencode(place)) <= SOCKET_PATH_BYTES - BELOW_BYTES]
-    for place in short:
-        if Path(place).is_dir() and os.access(place, os.W_OK | os.X_OK):
+    writable = [place for place in short if Path(place).is_dir() and os.access(place, os.W_OK | os.X_OK)]
+    for place in writable:
+        if has_room(place, ROOM_BYTES):
             return place
+    if writable:
+        raise InfrastructureError(
+            "no folder for temporary files has room",
+            where=", ".join(dict.fromkeys(writable)),
+            because=f"a command needs {ROOM_BYTES >> 20} MiB there",
+            remedy="free some space, or name another folder: TMPDIR",
+        )
     raise InfrastructureError(
         "no folder for temporary files has a path that is short enough for sockets",
         where=usual,
         because=f"the limit is {SOCKET_PATH_BYTES - BELOW_BYTES} bytes",
         remedy="TMPDIR=/tmp, or another short path that you may write",
     )
+
+
+def has_room(place: str, needed: int) -> bool:
+    """Whether this user can still write this many bytes to a folder's disk, and make a file there."""
+    disk = os.statvfs(place)
+    # File systems that make inodes as needed say that they have none.
+    return disk.f_bavail * disk.f_frsize >= needed and (disk.f_favail > 0 or disk.f_files == 0)
 
 
 def _sweep(place: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -125,6 +126,22 @@ def test_if_no_path_is_short_the_machine_is_blamed(tmp_path: Path, monkeypatch: 
     with pytest.raises(InfrastructureError, match="short enough for sockets") as caught:
         temporary_folder._place()  # noqa: SLF001
     assert "TMPDIR=/tmp" in caught.value.remedy
+
+
+def test_a_place_without_room_is_not_taken(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: on a full disk Python wrote half a module, and the check ended in `EOFError`."""
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    assert temporary_folder._place() == str(place)  # noqa: SLF001
+    monkeypatch.setattr(temporary_folder, "ROOM_BYTES", 1 << 62)
+    with pytest.raises(InfrastructureError, match="no folder for temporary files has room") as caught:
+        temporary_folder._place()  # noqa: SLF001
+    assert str(place) in caught.value.where
+
+
+def test_room_is_what_the_disk_says(place: Path) -> None:
+    free = shutil.disk_usage(place).free
+    assert temporary_folder.has_room(str(place), free // 2)
+    assert not temporary_folder.has_room(str(place), 2 * free)
 
 
 def test_a_guest_whose_socket_path_would_be_too_long_is_blamed_on_the_machine(tmp_path: Path) -> None:

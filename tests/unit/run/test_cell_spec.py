@@ -33,6 +33,7 @@ from harness.run.session.cell_session import CellSession
 from harness.run.vm.guest import VirtualMachine, VmGuest
 from harness.run.vm.machine import ExitStatus, Machine
 from harness.run.vm.vm_image import VmImage
+from harness.workflows import cell_process
 from harness.workflows.cell_process import cell_problem, cell_server, pytest_command
 from tests.support import cells, fakes
 from tests.support.survivors import eventually
@@ -184,6 +185,13 @@ def test_a_suite_is_compiled_once_for_the_cells_of_a_run(tmp_path: Path, monkeyp
 def test_a_process_that_ends_silently_is_reported_with_its_last_line(tmp_path: Path) -> None:
     result = process.run(["sh", "-c", "echo gone; exit 7"], deadline_seconds=10)
     assert cell_problem(result, tmp_path) == "its test process ended with status 7: gone"
+
+
+def test_a_full_disk_of_temporary_files_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the cell's problem was `EOFError: marshal data too short`."""
+    result = process.run(["sh", "-c", "echo EOFError; exit 4"], deadline_seconds=10)
+    monkeypatch.setattr(cell_process, "LEAST_ROOM_BYTES", 1 << 62)
+    assert cell_problem(result, tmp_path) == f"the disk with temporary files is full ({tempfile.gettempdir()})"
 
 
 def test_a_guest_that_never_started_removes_no_files_of_others(tmp_path: Path) -> None:
