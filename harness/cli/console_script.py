@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> None:
 
         sys.exit(group.run(arguments))
     _forget_the_callers_signals()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, lambda _number, _frame: os._exit(_INTERRUPTED))
     from harness.core import standard_streams  # noqa: PLC0415
     from harness.core.errors import InfrastructureError  # noqa: PLC0415

@@ -99,7 +99,7 @@ def stop() -> None:
 
 
 def stop_on_signals() -> None:
-    """Make SIGINT, SIGTERM and SIGHUP stop everything, then raise KeyboardInterrupt in the main thread.
+    """Make SIGINT, SIGTERM, SIGHUP and SIGQUIT stop everything, then raise KeyboardInterrupt in the main thread.
 
     Otherwise worker threads would wait for compilers, which the terminal's Ctrl-C does not reach.
     """

@@ -21,7 +21,7 @@ from harness.core.processes import process_tree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """The signals that end a command."""
 BEGUN = signal.SIGUSR1
 """The signal by which a command tells its supervisor that it is stopping."""
@@ -32,11 +32,22 @@ _ABOVE: list[int] = []
 """In the command's process: the process number of its supervisor."""
 GRACE_SECONDS = 15.0
 """How long a command may take to clean up after a signal to stop."""
+_FAULTS = {
+    signal.SIGABRT,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGSEGV,
+    signal.SIGSYS,
+    signal.SIGTRAP,
+}
+"""The signals that a program's own fault raises. All others come from outside."""
 AGAIN_SECONDS = 0.5
 """One Ctrl-C may reach both processes. A second request after this time means that the user will not wait."""
 WATCHDOG_SECONDS = 10.0
 """How long a watchdog may take to remove folders."""
-INTERRUPTED = "interrupted; all processes of this run have been stopped"
+STOPPED = "all processes of this run have been stopped"
+INTERRUPTED = f"interrupted; {STOPPED}"
 
 
 def supervise(command: Callable[[], NoReturn], *, killed: int | None = None, again: Callable[[], str] = str) -> int:
@@ -180,10 +191,17 @@ def _exit_code(status: int, again: Callable[[], str], *, interrupted: bool) -> i
     if interrupted:
         say(INTERRUPTED)
         return ExitCode.INTERRUPTED
-    name = signal.Signals(os.WTERMSIG(status)).name
+    number = os.WTERMSIG(status)
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     if name == "SIGKILL":
         say("error: plumb was killed\n  because: usually the machine ran out of memory\n  try: fewer --jobs")
         return ExitCode.INFRASTRUCTURE
+    if name == "SIGXCPU":
+        say("error: plumb reached a limit on processor time\n  try: ulimit -t unlimited")
+        return ExitCode.INFRASTRUCTURE
+    if number not in _FAULTS:
+        say(f"{name} ended plumb; {STOPPED}")
+        return ExitCode.INTERRUPTED
     more = again()
     say(f"error: a bug in Plumbline: {name} ended it" + (f"\n  try: {more}" if more else ""))
     return ExitCode.HARNESS_BUG

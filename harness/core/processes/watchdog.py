@@ -24,7 +24,7 @@ from harness.core.processes import process_tree
 
 def main() -> None:
     """Register and deregister until the harness has ended."""
-    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_IGN)
     kept: dict[str, set[str]] = {"+": set(), "=": set(), "?": set(), "/": set()}
     for line in sys.stdin:

@@ -14,7 +14,7 @@ import pytest
 
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import leftovers, process, process_tree
-from harness.core.processes.supervisor import INTERRUPTED
+from harness.core.processes.supervisor import INTERRUPTED, STOPPED
 from harness.core.strict_toml import ROOT
 from tests.support import fakes
 from tests.support.survivors import SLEEP, WAIT_SECONDS, eventually, lives, pids_in
@@ -195,7 +195,9 @@ time.sleep(60)
             harness.kill()
 
 
-@pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT] * 6])
+@pytest.mark.parametrize(
+    "signals", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP], [signal.SIGQUIT], [signal.SIGINT] * 6]
+)
 def test_a_signal_during_start_and_every_later_one_is_a_silent_exit_2(
     signals: list[signal.Signals],
 ) -> None:
@@ -326,6 +328,26 @@ def test_a_command_that_blocks_signals_is_killed_after_a_grace_period(tmp_path: 
         plumb.send_signal(signal.SIGTERM)
         _, errors = plumb.communicate(timeout=3 * WAIT_SECONDS)
     assert (plumb.returncode, errors) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "ended"),
+    [
+        (signal.SIGUSR2, (ExitCode.INTERRUPTED, f"SIGUSR2 ended plumb; {STOPPED}\n")),
+        (signal.SIGRTMIN + 3, (ExitCode.INTERRUPTED, f"signal {signal.SIGRTMIN + 3} ended plumb; {STOPPED}\n")),
+        (
+            signal.SIGXCPU,
+            (ExitCode.INFRASTRUCTURE, "error: plumb reached a limit on processor time\n  try: ulimit -t unlimited\n"),
+        ),
+        (signal.SIGSEGV, (ExitCode.HARNESS_BUG, "error: a bug in Plumbline: SIGSEGV ended it\n")),
+    ],
+)
+def test_a_signal_from_outside_is_not_a_bug(tmp_path: Path, number: int, ended: tuple[ExitCode, str]) -> None:
+    with hanging(tmp_path / "there", "process.stop_on_signals()") as plumb:
+        (command,) = psutil.Process(plumb.pid).children()
+        command.send_signal(number)
+        _, errors = plumb.communicate(timeout=3 * WAIT_SECONDS)
+    assert (plumb.returncode, errors) == ended
 
 
 def test_ctrl_c_does_not_end_a_command_that_handles_it(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ async def _worker(settings: EngineSettings) -> None:
 
 if __name__ == "__main__":
     status = main(sys.argv[1:])
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     process.stop()
     # A thread may still wait for a job that has just been killed.
