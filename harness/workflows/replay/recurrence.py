@@ -260,12 +260,26 @@ _CHILD = "crash-child_"
 
 
 def _not_asked(reproducer: Reproducer) -> str:
-    """Why the server did not receive the requests that showed the finding: a damaged run may have lost them."""
-    sent = any(chunk.direction == "request" for chunk in reproducer.chunks)
+    """Why the server did not receive the requests that showed the finding: a damaged run may have lost them, and
+    whoever made an untrusted reproducer may have left them out.
+    """
+    sent: dict[int, bytes] = {}
+    for chunk in reproducer.chunks:
+        if chunk.direction == "request":
+            sent[chunk.connection] = sent.get(chunk.connection, b"") + chunk.content
     otherwise = reproducer.again is not None or reproducer.launch is not None or bool(reproducer.upstream)
     unasked = reproducer.command in _UNASKED and not reproducer.after_tests
     asked = not unasked or reproducer.finding.startswith(_CHILD)
-    return "the reproducer has no requests" if asked and not sent and not otherwise else ""
+    if not asked or otherwise:
+        return ""
+    if not sent:
+        return "the reproducer has no requests"
+    name = reproducer.command.partition(" ")[0]
+    if not name.isalpha():
+        # It depends on no single request.
+        return "" if any(b"\n" in one for one in sent.values()) else "the reproducer has no whole request"
+    sends = any(name.lower().encode() in one.lower() for one in sent.values())
+    return "" if sends else f"the reproducer does not send {name}"
 
 
 def _not_compared(reproducer: Reproducer, observed: Observation) -> str:

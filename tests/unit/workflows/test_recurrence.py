@@ -122,11 +122,30 @@ def test_a_finding_of_a_request_without_a_record_is_not_gone() -> None:
     assert recurrence(lost, LIVES) == Recurrence(outcome="unknown", reason="the reproducer has no requests")
     assert recurrence(lost, ended(faults=(LOAD,))).outcome == "reproduced"
     for whole in (
-        msgspec.structs.replace(lost, chunks=[chunk("request", b"PING")]),
+        msgspec.structs.replace(lost, chunks=[chunk("request", b"*4\r\n$5\r\nbi"), chunk("request", b"top\r\n$3\r\n")]),
+        msgspec.structs.replace(lost, command="", after_tests=True, chunks=[chunk("request", b"PING\r\n")]),
         msgspec.structs.replace(lost, command="(while starting)"),
         msgspec.structs.replace(lost, upstream="unit/bitops::BITOP"),
     ):
         assert recurrence(whole, LIVES).outcome == "gone"
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"chunks": [chunk("request", b"*")]}, "the reproducer does not send BITOP"),
+        ({"chunks": [chunk("request", b"PING\r\n")]}, "the reproducer does not send BITOP"),
+        (
+            {"chunks": [chunk("request", b"PI")], "command": "", "after_tests": True},
+            "the reproducer has no whole request",
+        ),
+    ],
+)
+def test_a_finding_whose_request_is_not_sent_is_not_gone(changed: dict[str, Any], reason: str) -> None:
+    """Regression: a stranger's reproducer of one incomplete byte proved that a bug was fixed."""
+    cut = msgspec.structs.replace(ALIGNMENT, **{"command": "BITOP NOT k a", **changed})
+    assert recurrence(cut, LIVES) == Recurrence(outcome="unknown", reason=reason)
+    assert recurrence(cut, ended(faults=(LOAD,))).outcome == "reproduced"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +163,7 @@ def test_a_server_that_is_only_started_and_stopped_does_not_do_what_it_did_betwe
     finding: Reproducer, outcome: str
 ) -> None:
     assert recurrence(finding, LIVES).outcome == outcome
-    sent = msgspec.structs.replace(finding, chunks=[chunk("request", b"BGSAVE")])
+    sent = msgspec.structs.replace(finding, chunks=[chunk("request", b"BGSAVE\r\n")])
     assert recurrence(sent, LIVES).outcome == "gone"
 
 
@@ -153,7 +172,7 @@ CHILD = reproducer(
     kind="crash",
     function="",
     detector="process",
-    chunks=[chunk("request", b"BGSAVE")],
+    chunks=[chunk("request", b"BGSAVE\r\n")],
 )
 
 
