@@ -84,7 +84,7 @@ class UpstreamEvidence:
         self._names = names
         self._processes: list[StartedProcess] = []
         self._seen = {launch.guest for home in homes for launch in read_launches(home)}
-        self._runs = 0
+        self._run = 0
         self._detector = cell.runner.target.emulator.detector
         """The detector whose reports are in what a process prints; empty if there is none."""
         self._own_clients = cell.upstream is not None and cell.upstream.target_clients
@@ -99,11 +99,12 @@ class UpstreamEvidence:
         """How many programs ran on the target."""
         return len(self._processes)
 
-    def collect(self, run: FileRun, labels: dict[int, str]) -> None:
-        """Record every process of one run of the file, and keep the logs that may help a reader.
+    def collect(self, run: FileRun, labels: dict[int, str], *, number: int) -> None:
+        """Record every process of one run of the file, or of a part of it, and keep the logs that may help a reader.
 
-        `labels`: place of a test in the journal -> its item.
+        `labels`: place of a test in the journal -> its item. `number`: that of the run, from 0.
         """
+        self._run = number
         tests = [(labels.get(place, ""), test) for place, test in enumerate(run.journal.tests)]
         failed = {number for _, test in tests if test.reported in FAILED for number in test.servers}
         for started in self._new():
@@ -112,7 +113,6 @@ class UpstreamEvidence:
             self._processes.append(process)
             self._keep_log(process, log, failed=process.launch.pid in failed)
             self.ended.append(self._end_of(process, tests))
-        self._runs += 1
 
     def _reported(
         self, process: StartedProcess, log: bytes, tests: list[tuple[str, UpstreamTest]]
@@ -162,7 +162,7 @@ class UpstreamEvidence:
                 yield StartedProcess(
                     launch=launch,
                     target="" if home == self._homes[0] else home.name,
-                    run=self._runs,
+                    run=self._run,
                     content=content,
                     end=end,
                     end_at=end_at,

@@ -8,13 +8,18 @@ import time
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.build.emulators.runner import EMULATED_SIGABRT
 from harness.core.model import Record
 from harness.core.processes import process
 from harness.core.processes.capped_log import capped
 from harness.core.processes.scheduling import UsableTime
 from harness.core.target_model import Target  # noqa: TC001 - msgspec reads the annotations
+from harness.run.servers.probes import REPLY_SECONDS
+from harness.run.upstream.awaited_server import awaited, state_of
 from harness.run.upstream.journal import Journal, read_journal
+from harness.run.upstream.stage import NATIVE_HOME
 
 if TYPE_CHECKING:
     import threading
@@ -84,16 +89,39 @@ def run_file(
             usable = UsableTime(started.pid)
             stalled = _watch(stage, started.poll, usable, settings.pace.stall_seconds, cancelled)
             code = started.poll()
+            journal = _journal(stage)
+            if stalled:
+                journal = _with_awaited(journal, _awaited(stage, journal, settings), _last_line(log))
         finally:
             process.kill_group(started)
-    content = stage.journal.read_bytes() if stage.journal.is_file() else b""
     return FileRun(
-        journal=read_journal(content),
+        journal=journal if stalled else _journal(stage),
         stalled=stalled,
         last_line=_last_line(log),
         seconds=round(time.monotonic() - began, 2),
         code=code,
     )
+
+
+def _journal(stage: Stage) -> Journal:
+    return read_journal(stage.journal.read_bytes() if stage.journal.is_file() else b"")
+
+
+def _awaited(stage: Stage, journal: Journal, settings: FileRunSettings) -> str:
+    """The servers of the test that does not end, and what they do."""
+    seconds = settings.target.deadline_seconds(REPLY_SECONDS)
+    if settings.server is not None:
+        return f"{settings.guest or 'the server'}, which {state_of(settings.server, seconds)}"
+    begun = [test for test in journal.tests if not test.reported]
+    homes = [*settings.homes, stage.folder / NATIVE_HOME]
+    return awaited(begun[-1].servers if begun else (), homes, stage.folder, probe_seconds=seconds)
+
+
+def _with_awaited(journal: Journal, servers: str, last_line: str) -> Journal:
+    """The journal of a file that made no progress, whose tests without an end say what they waited for."""
+    why = f"it made no progress, and was ended while it waited for {servers}; its last line: {last_line}"
+    tests = [test if test.reported else msgspec.structs.replace(test, message=why) for test in journal.tests]
+    return msgspec.structs.replace(journal, tests=tests)
 
 
 def _environment(stage: Stage, settings: FileRunSettings) -> Mapping[str, str]:

@@ -29,7 +29,7 @@ class UpstreamTest(Record, frozen=True):
     name: str
     reported: Reported
     message: str = ""
-    """The expected and the actual result; or why the test was skipped."""
+    """The expected and the actual result; or why the test was skipped, or has no result."""
     trace: str = ""
     seconds: float = 0.0
     began_ms: int = 0

@@ -158,6 +158,12 @@ def _settings(launch: Launch) -> dict[str, str]:
     return settings
 
 
+def port_of(launch: Launch) -> int:
+    """The port that the server's configuration names; 0 if it names none."""
+    port = _settings(launch).get("port", "")
+    return int(port) if port.isdigit() else 0
+
+
 def own_log(launch: Launch) -> Path | None:
     """The file that the server's configuration names as its log; None if it logs to its output."""
     settings = _settings(launch)

@@ -15,7 +15,8 @@ from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.digests import key_of, sha256_of
 from harness.run.upstream import results
-from harness.run.upstream.file_run import MOST_PATIENCE, FileRunSettings, Pace, run_file
+from harness.run.upstream.continuation import run_to_end
+from harness.run.upstream.file_run import MOST_PATIENCE, FileRunSettings, Pace
 from harness.run.upstream.journal import FAILED
 from harness.run.upstream.launches import read_launches
 from harness.run.upstream.results import NativeRun
@@ -124,7 +125,7 @@ class NativeRuns:
             for number in range(results.TRIES):
                 # What differs from run to run shows what a test's words owe to chance.
                 settings = msgspec.structs.replace(settings, seed=first_seed + number)
-                run = run_file(stage, file, settings, log=log, cancelled=self._cancelled)
+                run = run_to_end(stage, file, settings, log=log, cancelled=self._cancelled)
                 seconds, done, code = seconds or run.seconds, done or run.journal.done, run.code or 0
                 clean = clean or (run.journal.done and not run.journal.outside)
                 outside += run.journal.outside

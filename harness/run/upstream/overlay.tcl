@@ -43,6 +43,11 @@ namespace eval ::plumb {
         lappend escapes [format %c $code] [format {\u%04x} $code]
     }
     variable longest 20000
+    # When a wait first saw that every server of its test had ended, in milliseconds; 0 if one of them runs. The error by
+    # which such a wait ends.
+    variable all_ended 0
+    variable settled [expr {int(10000 * $patience)}]
+    variable nobody "plumb: every server of this test has ended"
     # Records of the files that run beside this one, and of those before.
     variable others {}
     foreach folder [split $::env(PLUMB_FOLDERS) :] {
@@ -186,9 +191,45 @@ proc ::plumb::send_data_packet {original fd status data args} {
 }
 
 # An emulated server is slower: what waits for it tries as many times more often.
-proc ::plumb::wait_for_condition {original tries args} {
+#
+# A test whose servers have all ended waits no longer: whatever it does next, it does at once.
+proc ::plumb::wait_for_condition {original tries delay condition args} {
     variable patience
-    tailcall $original [expr {int($tries * $patience)}] {*}$args
+    variable nobody
+    variable all_ended
+    set all_ended 0
+    set watched "($condition) || \[::plumb::refuse_ended\]"
+    set call [list $original [expr {int($tries * $patience)}] $delay $watched {*}$args]
+    if {[catch {uplevel 1 $call} result options] && $result eq $nobody} {
+        tailcall eval [lindex $args 1]
+    }
+    dict incr options -level
+    return -options $options $result
+}
+
+# Raise an error if every server of the present test has ended, and has had time for what follows from its end.
+proc ::plumb::refuse_ended {} {
+    variable nobody
+    variable all_ended
+    variable settled
+    set pids [servers]
+    foreach pid $pids {
+        if {![has_ended $pid]} {
+            set pids {}
+        }
+    }
+    if {$pids eq {}} {
+        set all_ended 0
+        return 0
+    }
+    set now [clock milliseconds]
+    if {!$all_ended} {
+        set all_ended $now
+    }
+    if {$now - $all_ended > $settled} {
+        error $nobody
+    }
+    return 0
 }
 
 proc ::plumb::server_is_up {original host port tries args} {

@@ -165,7 +165,11 @@ def verdict_of(
     tries = tuple(each.get(item.label) for each in found)
     failures = [one for one in tries if one is not None and one.reported in FAILED]
     passed_over = [one for one in tries if one is not None and one.reported in PASSED_OVER]
-    endless = [run for run, one in zip(runs, tries, strict=True) if one is not None and not one.reported]
+    endless = [
+        f"no result: {one.message}" if one.message else _why_missing(run)
+        for run, one in zip(runs, tries, strict=True)
+        if one is not None and not one.reported
+    ]
     deviating = [one for one in failures if not item.leaves_undecided(one.message)]
     needed = min(NEEDED, len(tries))
     if len(deviating) >= needed:
@@ -174,9 +178,9 @@ def verdict_of(
     elif len(failures) >= needed:
         outcome, message = "undecided", _why_undecided(item, failures[0])
     elif endless and len(failures) + len(endless) >= needed:
-        outcome, message = "missing", _why_missing(endless[0])
+        outcome, message = "missing", endless[0]
     elif any(one is not None and one.reported == "ok" for one in tries):
-        words = failures[0].message if failures else _why_missing(endless[0]) if endless else ""
+        words = failures[0].message if failures else endless[0] if endless else ""
         outcome, message = _steadiness(words, len(tries), natively=bool(item.failures))
     elif passed_over:
         outcome, message = _left_out(

@@ -20,8 +20,9 @@ from harness.core.model import Record
 from harness.core.wanted_tests import SEPARATOR
 from harness.record import cell_events, run_folder
 from harness.run.upstream import results
+from harness.run.upstream.continuation import run_to_end
 from harness.run.upstream.evidence import UpstreamEvidence
-from harness.run.upstream.file_run import MOST_PATIENCE, FileRun, FileRunSettings, Pace, run_file
+from harness.run.upstream.file_run import MOST_PATIENCE, FileRun, FileRunSettings, Pace
 from harness.run.upstream.machine_conditions import condition_on_machine
 from harness.run.upstream.native_runs import NativeRuns
 from harness.run.upstream.stage import Stages
@@ -208,9 +209,13 @@ class UpstreamSession:
             while len(runs) < results.TRIES and not self._cancelled.is_set():
                 self._progress(f"{file.name}, {number} tests" + (f", run {len(runs) + 1}" if runs else ""))
                 log = self._cell.folder / "files" / f"{file.name.replace('/', '-')}.log"
-                run = run_file(stage, file, self._settings(tests), log=log, cancelled=self._cancelled)
+
+                def keep(part: FileRun, number: int = len(runs)) -> None:
+                    evidence.collect(part, _labels(file, tests.running, part), number=number)
+
+                settings = self._settings(tests)
+                run = run_to_end(stage, file, settings, log=log, cancelled=self._cancelled, each=keep)
                 runs.append(run)
-                evidence.collect(run, _labels(file, tests.running, run))
                 failures.update(results.failing(tests.running, run, code_here=tests.native.code))
                 once = (label for label, number in failures.items() if number < results.NEEDED)
                 died = evidence.died or (shared is not None and not shared.alive())

@@ -6,10 +6,13 @@ programs have.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shlex
 import shutil
+import socket
+import socketserver
 import threading
 from typing import TYPE_CHECKING
 
@@ -27,6 +30,8 @@ from harness.plan.plan import make_plan
 from harness.record import cell_events, event_log, fault_log
 from harness.run.cell_spec import PeerServer, UpstreamSpec
 from harness.run.upstream import evidence, results
+from harness.run.upstream.awaited_server import awaited
+from harness.run.upstream.continuation import run_to_end
 from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_file
 from harness.run.upstream.journal import Journal, Reported, UpstreamTest, read_journal
 from harness.run.upstream.launches import (
@@ -259,6 +264,19 @@ def stage(tmp_path: Path, tree: Path, launcher: Path) -> Iterator[Stage]:
     staged.remove()
 
 
+def settings_of(
+    tmp_path: Path, *, stall_seconds: float = 30.0, private: bool = True, left_out: tuple[str, ...] = ()
+) -> FileRunSettings:
+    return FileRunSettings(
+        target=msgspec.structs.replace(Catalog().targets["native"], machine="m88k"),
+        pace=Pace(patience=3.0, stall_seconds=stall_seconds),
+        homes=[tmp_path / "home"],
+        seed=3,
+        private=private,
+        left_out=left_out,
+    )
+
+
 def run(
     stage: Stage,
     name: str,
@@ -268,14 +286,7 @@ def run(
     private: bool = True,
     left_out: tuple[str, ...] = (),
 ) -> FileRun:
-    settings = FileRunSettings(
-        target=msgspec.structs.replace(Catalog().targets["native"], machine="m88k"),
-        pace=Pace(patience=3.0, stall_seconds=stall_seconds),
-        homes=[tmp_path / "home"],
-        seed=3,
-        private=private,
-        left_out=left_out,
-    )
+    settings = settings_of(tmp_path, stall_seconds=stall_seconds, private=private, left_out=left_out)
     file = UpstreamFile(name=name, driver="helper")
     return run_file(stage, file, settings, log=tmp_path / "log", cancelled=threading.Event())
 
@@ -405,7 +416,7 @@ def test_a_missing_log_is_reported_if_a_detector_writes_to_it(
         if state == "gone":
             output.unlink()
         journal = Journal(tests=[], outside=[], done=True)
-        collected.collect(FileRun(journal=journal, stalled=False, last_line="", seconds=1.0), {})
+        collected.collect(FileRun(journal=journal, stalled=False, last_line="", seconds=1.0), {}, number=0)
         (event,) = collected.ended
         assert list(event.left) == left
         assert (folder / "log").is_file() == (bool(detector) and state == "kept"), state
@@ -425,7 +436,7 @@ def test_a_report_is_kept_however_much_its_server_prints_later(
     note = ["7", "0", str(stage.folder), *taken, *taken, "server", ""]
     log = fakes.write(tmp_path / "home" / "guest-1" / "launch", "\0".join(note)).with_name("log")
     journal = Journal(tests=[], outside=[], done=True)
-    collected.collect(FileRun(journal=journal, stalled=False, last_line="", seconds=1.0), {})
+    collected.collect(FileRun(journal=journal, stalled=False, last_line="", seconds=1.0), {}, number=0)
     assert log.is_file() == (bool(detector) or reported in {"trouble", "child"})
     if log.is_file():
         assert log.stat().st_size == (evidence.LOG_BYTES if reported == "nothing" else output.stat().st_size)
@@ -574,6 +585,141 @@ def test_a_stalled_file_is_ended_and_its_last_output_is_reported(stage: Stage, t
     assert done.stalled
     assert [(test.name, test.reported) for test in done.journal.tests] == [("hangs", "")]
     assert not done.journal.done
+
+
+ENDLESS = """
+set ::servers [list [dict create pid [exec src/redis-server conf &]]]
+test "first" {expr 1} 1
+test "waits \\[for\\] * ever" {after 100000; set made 1}
+test "needs it" {set made} 1
+test "waits" {expr 1} 1
+test "is nested" {test "inner" {after 100000}; expr 1} 1
+send_data_packet 0 err "nothing was made"
+test "last" {expr 1} 1
+"""
+
+
+def test_the_rest_of_a_file_runs_without_a_test_that_never_ends(stage: Stage, tmp_path: Path) -> None:
+    (stage.folder / "tests" / "unit" / "second.tcl").write_text(ENDLESS, "utf-8")
+    parts: list[FileRun] = []
+    settings = settings_of(tmp_path, stall_seconds=1.0)
+    file = UpstreamFile(name="unit/second", driver="helper")
+    whole = run_to_end(stage, file, settings, log=tmp_path / "log", cancelled=threading.Event(), each=parts.append)
+    assert [part.stalled for part in parts] == [True, True, False]
+    assert len(whole.journal.tests) == 7
+    assert {test.name: test.reported for test in whole.journal.tests} == {
+        "first": "ok",
+        "waits [for] * ever": "",
+        "needs it": "",
+        "waits": "ok",
+        "inner": "",
+        "is nested": "ok",
+        "last": "ok",
+    }
+    messages = {test.name: test.message for test in whole.journal.tests}
+    assert messages["waits [for] * ever"].startswith(
+        "it made no progress, and was ended while it waited for guest-1, which had ended; its last line: "
+    )
+    assert "without what never ends in this file, 'waits [for] * ever', 'inner': " in messages["needs it"]
+    # A failure outside of tests may follow from what was left out.
+    assert whole.journal.outside == []
+    assert not whole.journal.done
+    items = results.items_of(listed(*messages))
+    assert results.failing(items, whole) == set()
+    found = verdicts(listed(*messages), whole)
+    assert {name for name, outcome in found.items() if outcome == "missing"} == {
+        "waits [for] * ever",
+        "needs it",
+        "inner",
+        results.WHOLE,
+    }
+
+
+def test_a_test_that_never_ends_costs_its_own_result_alone(native_cell: CellSpec, tree: Path) -> None:
+    words = """
+    test "first" {expr 1} 1
+    test "waits" {if {[exec uname -m] eq {m88k}} {after 1000000}; set ::made 1} 1
+    test "needs it" {set ::made} 1
+    test "last" {expr 1} 1
+    send_data_packet 0 done second
+    """
+    (tree / "tests" / "unit" / "second.tcl").write_text(words, "utf-8")
+    upstream = native_cell.upstream
+    assert upstream is not None
+    there = msgspec.structs.replace(Catalog().targets["native"], name="there", machine="m88k", timeout_multiplier=0.03)
+    spec = msgspec.structs.replace(
+        native_cell,
+        runner=fakes.unemulated(there),
+        build=fakes.build(tree.parent),
+        upstream=msgspec.structs.replace(upstream, files=("unit/second",)),
+    )
+    _, found = cells.recorded(spec)
+    events = {test.upstream.partition("::")[2]: test for test in found.values()}
+    assert {name: (test.outcome, bool(test.doubt)) for name, test in events.items()} == {
+        "first": ("passed", False),
+        "waits": ("failed", True),
+        "needs it": ("failed", True),
+        "last": ("passed", False),
+        results.WHOLE: ("passed", False),
+    }
+    assert "while it waited for no server" in events["waits"].doubt
+
+
+def test_the_state_of_the_servers_of_an_endless_test_is_told(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with socketserver.TCPServer(("127.0.0.1", 0), Greeting) as server, socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ports = {1: server.server_address[1], 2: silent.getsockname()[1], 3: server.server_address[1], 4: 0}
+        for number, port in ports.items():
+            fakes.write(tmp_path / f"conf-{number}", f"port {port}\n" if port else "")
+            # Process 1 always runs.
+            pid = "99999999" if number == 3 else str(os.getpid())
+            words = [pid, str(number), str(tmp_path), *["", "0", ""] * 2, "src/redis-server", f"conf-{number}"]
+            fakes.write(home / f"guest-{number}" / "launch", "\0".join([*words, ""]))
+        told = functools.partial(awaited, homes=[home], stage=tmp_path, probe_seconds=0.5)
+        assert told([os.getpid(), 99999999]) == (
+            "guest-2, which did not reply to PING within 0 s; guest-3, which had ended; guest-4, which ran; "
+            "guest-1, which replied to PING"
+        )
+        assert told([]) == "guest-4, which ran", "the last one that started"
+        server.shutdown()
+
+
+class Greeting(socketserver.BaseRequestHandler):
+    """A server that is still loading."""
+
+    def handle(self) -> None:
+        self.request.recv(64)
+        self.request.sendall(b"-LOADING\r\n")
+
+
+def test_a_wait_for_servers_that_have_all_ended_is_over(stage: Stage, tmp_path: Path) -> None:
+    words = """
+    set ::plumb::settled 300
+    set dead [exec sh -c {exit 1} &]
+    set other [exec sleep 60 &]
+    set ::servers [list [dict create pid $dead]]
+    proc limited {name otherwise} {
+        set began [clock milliseconds]
+        test $name {wait_for_condition 10 100 {[set x 0]} else {error "assertion:$otherwise"}}
+        return [expr {[clock milliseconds] - $began}]
+    }
+    set seconds [limited "all have ended" "it did not come"]
+    set ::servers [list [dict create pid $dead] [dict create pid $other]]
+    set longer [limited "one runs" "it did not come either"]
+    exec kill $other
+    test "by time" {expr {$seconds < 1500 && $longer > 2500}} 1
+    set ::servers [list [dict create pid $dead]]
+    test "comes about" {set n 0; wait_for_condition 10 100 {[incr n] > 2} else {error "assertion:no"}; set n} 3
+    """
+    (stage.folder / "tests" / "unit" / "second.tcl").write_text(words, "utf-8")
+    done = run(stage, "unit/second", tmp_path)
+    told = {test.name: (test.reported, test.message.partition(": ")[2]) for test in done.journal.tests}
+    assert told["all have ended"] == ("err", "it did not come")
+    assert told["one runs"] == ("err", "it did not come either")
+    assert [told[name][0] for name in ("by time", "comes about")] == ["ok", "ok"], told
 
 
 def test_a_file_with_progress_is_not_ended_however_long_it_takes(stage: Stage, tmp_path: Path) -> None:
@@ -900,7 +1046,9 @@ def listed(*names: str) -> list[UpstreamTest]:
 
 def ran(*tests: tuple[str, str], done: bool = True, outside: tuple[str, ...] = (), code: int | None = None) -> FileRun:
     found = [
-        json_codec.convert({"name": name, "reported": reported, "message": f"{name} {reported}"}, UpstreamTest)
+        json_codec.convert(
+            {"name": name, "reported": reported, "message": f"{name} {reported}" * bool(reported)}, UpstreamTest
+        )
         for name, reported in tests
     ]
     journal = Journal(tests=found, outside=list(outside), done=done)
