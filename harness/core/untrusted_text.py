@@ -16,7 +16,7 @@ def visible(text: str) -> str:
     and marks that reorder or hide text (UAX 9), which can make it look like something else (CVE-2021-42574). Letters
     and marks without a visible shape are also escaped.
     """
-    if text.isprintable() and _INVISIBLE.isdisjoint(text):
+    if _is_plain(text):
         return text
     return "".join(_shown(character) if character not in "\n\t" else character for character in text)
 
@@ -36,6 +36,11 @@ def _line_of_json(line: str) -> str:
 def one_line(text: str) -> str:
     """Also escape newlines and tabs, so that the text cannot begin a new line."""
     return "".join(map(_shown, text))
+
+
+def _is_plain(text: str) -> bool:
+    """Whether nothing in a text, which may be a whole document, needs an escape."""
+    return text.replace("\n", "").replace("\t", "").isprintable() and _INVISIBLE.isdisjoint(text)
 
 
 def _shown(character: str) -> str:

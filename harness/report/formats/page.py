@@ -6,6 +6,7 @@ the browser to run or load anything.
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import itertools
 import re
@@ -189,8 +190,12 @@ def _choices_of_nothing(findings: list[Finding], filters: dict[str, list[str]]) 
     return found
 
 
+@functools.cache
 def environment(*folders: Path) -> jinja2.Environment:
-    """The environment for all pages: templates of this folder and of `folders`, with escaping and a common style."""
+    """The environment for all pages: templates of this folder and of `folders`, with escaping and a common style.
+
+    Templates are compiled once for all pages of a command.
+    """
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader([*folders, Path(__file__).parent]),
         autoescape=True,

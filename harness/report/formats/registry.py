@@ -61,7 +61,10 @@ def render(folder: Path, judgement: Judgement, name: str) -> str:
 
 def _document(form: ReportFormat, folder: Path, shown: Judgement) -> str:
     text = form.render(folder, shown)
-    return visible_json(text) if form.is_json else text
+    if form.is_json:
+        return visible_json(text)
+    # A format may also show the run's record and events. CSV has lines that end with two characters.
+    return "\r\n".join(map(visible, text.split("\r\n")))
 
 
 def _harmless(judgement: Judgement) -> Judgement:

@@ -1,4 +1,5 @@
-"""No field of a stranger's findings.json reaches a terminal, a browser or a parser with characters that it obeys.
+"""No field of a stranger's findings.json or run.json reaches a terminal, a browser or a parser with characters that it
+obeys.
 
 The fields are those of the schema: each text is made hostile in turn, so a new field is covered as soon as it exists.
 """
@@ -8,7 +9,8 @@ from __future__ import annotations
 import copy
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any, TypeVar
 from xml.etree import ElementTree
 
 import msgspec
@@ -16,69 +18,120 @@ import pytest
 
 from harness.core import json_codec
 from harness.judge.findings import Judgement
+from harness.record import run_folder
+from harness.record.run_record import RunRecord
 from harness.report.formats import registry
 from tests.support import judgements
+from tests.support.stored import StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-HOSTILE = "\x1b]0;x\x07\r\x9b31m\u202e\u2066<b>"
-"""What terminals, and readers of text in two directions, obey; and a tag."""
-OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-PRINTED = ("json", "markdown", "junit", "sarif")
-"""The formats that need no run folder: test_page.py has the page."""
+HOSTILE = "\x1b]0;x\x07\r\x9b31m\u202e\u2066<b>\"'><i onload=x>\u2028"
+"""What terminals, and readers of text in two directions obey; and tags, also out of an attribute."""
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u2029\u202a-\u202e\u2066-\u2069]")
+MARKUP = ("html", "junit", "flame-graph")
 
 Path_ = tuple[str | int, ...]
+Document = TypeVar("Document")
 
 
 def texts(value: Any, at: Path_ = ()) -> Iterator[Path_]:
-    """Where a document has texts."""
+    """Where a document has texts, which may be keys: a path to a key ends with `key of`."""
     if isinstance(value, str):
         yield at
     elif isinstance(value, dict):
         for key, one in value.items():
             yield from texts(one, (*at, key))
+            yield (*at, key, KEY)
     elif isinstance(value, list):
         for number, one in enumerate(value):
             yield from texts(one, (*at, number))
 
 
-def with_text(document: Any, at: Path_) -> Judgement | None:
-    """The judgement with a hostile text there; None if the schema accepts none."""
+KEY = "key of"
+
+
+def with_text(document: Any, at: Path_, of: type[Document]) -> Document | None:
+    """The document with a hostile text there; None if the schema accepts none."""
     changed = copy.deepcopy(document)
     inner = changed
-    for step in at[:-1]:
+    *way, last = [step for step in at if step != KEY]
+    for step in way:
         inner = inner[step]
-    inner[at[-1]] += HOSTILE
+    if KEY in at:
+        inner[f"{last}{HOSTILE}"] = inner.pop(last)
+    else:
+        inner[last] += HOSTILE
     try:
-        return json_codec.convert(changed, Judgement)
+        made = json_codec.convert(changed, of)
     except msgspec.ValidationError:
         return None
+    # An unknown key is ignored.
+    return made if made != json_codec.convert(document, of) else None
+
+
+def hostile_ones(document: Any, of: type[Document]) -> list[tuple[Path_, Document]]:
+    return [(at, one) for at in texts(document) if (one := with_text(document, at, of)) is not None]
 
 
 PLAIN = msgspec.to_builtins(judgements.judgement())
-HOSTILE_ONES = [(at, one) for at in texts(PLAIN) if (one := with_text(PLAIN, at)) is not None]
+HOSTILE_ONES = hostile_ones(PLAIN, Judgement)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return StoredRun(tmp_path / "run").finish()
 
 
 def test_most_fields_can_be_hostile() -> None:
     names = {at[-1] for at, _ in HOSTILE_ONES}
-    assert {"title", "policy", "kind", "origin", "access", "reason", "command", "replay"} <= names
+    assert {"title", "policy", "kind", "origin", "access", "reason", "command", "replay", KEY} <= names
     assert len(HOSTILE_ONES) > 30
 
 
-@pytest.mark.parametrize("name", PRINTED)
-def test_what_a_reader_obeys_is_escaped_in_every_field(tmp_path: Path, name: str) -> None:
-    for at, one in HOSTILE_ONES:
-        document = registry.render(tmp_path, one, name)
-        assert not (found := OBEYED.findall(document)), f"{at}: {found}"
-        if name == "junit":
-            ElementTree.fromstring(document)  # noqa: S314 - it has just been written here
-        if name in {"json", "sarif"}:
-            json.loads(document)
+class Tags(HTMLParser):
+    """The tags of a document, each with the names of its attributes."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self.feed(document)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found |= {tag, *(name for name, _ in attrs)}
 
 
-def test_json_keeps_the_content_of_each_text(tmp_path: Path) -> None:
+def harmless(name: str, document: str, at: Path_) -> None:
+    """Assert that nobody obeys a document."""
+    assert not (found := OBEYED.findall(document)), f"{at}: {found}"
+    if name in MARKUP:
+        assert not {"b", "i", "onload"} & Tags(document).found, at
+    if name in {"junit", "flame-graph"}:
+        ElementTree.fromstring(document)  # noqa: S314 - it has just been written here
+    if name in {"json", "sarif"}:
+        json.loads(document)
+
+
+@pytest.mark.parametrize("name", registry.FORMATS)
+def test_what_a_reader_obeys_is_escaped_in_every_field_of_a_judgement(folder: Path, name: str) -> None:
     for at, one in HOSTILE_ONES:
-        document = registry.render(tmp_path, one, "json")
+        harmless(name, registry.render(folder, one, name), at)
+
+
+def test_what_a_reader_obeys_is_escaped_in_every_field_of_a_runs_record(folder: Path) -> None:
+    """Regression: three formats showed the server's name as it stands in run.json."""
+    ones = hostile_ones(msgspec.to_builtins(run_folder.read_run(folder)), RunRecord)
+    assert {"server", "family", "emulator", "policy", "title"} <= {at[-1] for at, _ in ones}
+    for at, one in ones:
+        run_folder.write_run(folder, one)
+        judged = msgspec.structs.replace(judgements.judgement(), record=run_folder.read_run(folder).digest)
+        for name in registry.FORMATS:
+            harmless(name, registry.render(folder, judged, name), at)
+
+
+def test_json_keeps_the_content_of_each_text(folder: Path) -> None:
+    for at, one in HOSTILE_ONES:
+        document = registry.render(folder, one, "json")
         assert json_codec.decode(document.encode(), Judgement) == one, at
