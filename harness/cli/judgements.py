@@ -21,6 +21,7 @@ from harness.report.run_history import history_site
 from harness.report.schema import schema as findings_schema
 from harness.workflows.rejudge import rejudge
 from harness.workflows.replay import issue_text
+from harness.workflows.second_judgement import read_checked
 from harness.workflows.workbench import Workbench
 
 
@@ -165,20 +166,26 @@ def show(run: Path, finding: str, as_json: bool) -> ExitCode:
     default=None,
     help="Write findings.json, summary.md, junit.xml and findings.sarif of all runs into this folder.",
 )
+@options.known
 @options.annotated
 @options.as_json
 def join(
-    folders: tuple[Path, ...], plan_file: Path | None, into: Path | None, annotations: str | None, as_json: bool
+    folders: tuple[Path, ...],
+    *,
+    plan_file: Path | None,
+    into: Path | None,
+    known: Path,
+    annotations: str | None,
+    as_json: bool,
 ) -> ExitCode:
     """Join judged runs into one judgement.
 
-    Use it for the runs of several CI jobs. The exit code is that of a single check of all their cells.
+    Use it for the runs of several CI jobs. The exit code is that of a single check of all their cells. Each run's
+    judgement must follow from its evidence; a run folder without evidence is believed, with a note.
     """
     planned = read_plan(plan_file) if plan_file else PlannedCells(cells=[])
-    for folder in folders:
-        stored_run.refuse_ways_out(folder)
     judgement = merge.join(
-        [formats.read(folder) for folder in folders],
+        [read_checked(folder, known) for folder in folders],
         planned=planned.cells,
         tier=planned.tier,
         options=planned.options,

@@ -23,17 +23,24 @@ if TYPE_CHECKING:
     from harness.core.progress import Progress
     from harness.judge.findings import Judgement
     from harness.record.run_record import RunRecord
+    from harness.record.stored_run import TrustedRun
 
 
 def rejudge(cache: Cache, progress: Progress, folder: Path, known: Path) -> tuple[Judgement, ExitCode]:
     """Judge a run folder with a known list. Raises UsageError for a folder that is not a run or leads out of itself."""
     stored_run.refuse_ways_out(folder)
-    stored = stored_run.read(folder)
-    if stored.record.version == FORMAT_WITHOUT_POLICIES:
-        stored = msgspec.structs.replace(stored, record=_completed(stored.record, Catalog()))
+    stored = opened(folder)
     source = stored.record.source
     tree = cache.entry("sources", source) if source else None
     return conclusion.conclude(stored, known, progress, tree=tree)
+
+
+def opened(folder: Path) -> TrustedRun:
+    """Read a run for judging. Raises what `stored_run.read` raises."""
+    stored = stored_run.read(folder)
+    if stored.record.version == FORMAT_WITHOUT_POLICIES:
+        return msgspec.structs.replace(stored, record=_completed(stored.record, Catalog()))
+    return stored
 
 
 FORMAT_WITHOUT_POLICIES = 2

@@ -31,7 +31,8 @@ from harness.core.model import Cell, Record
 from harness.judge.findings import Judgement
 from harness.workflows.campaign.archive import unpack
 from harness.workflows.campaign.job import CampaignJob  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.workflows.campaign.result_check import check_run, outcome_of
+from harness.workflows.campaign.result_check import check_run
+from harness.workflows.second_judgement import outcome_of
 
 FORMAT = 1
 AGAIN = "again-"

@@ -1,42 +1,30 @@
 """The conditions under which a result counts: it is complete, matches its seal, and is judged according to its
 evidence.
 
-The campaign's own process judges the evidence again, so it need not trust a worker's verdicts. Names of functions come
-from a target's binary. Where only the worker has it, the campaign compares what needs no names: how many tests passed
-and failed, whether the evidence is complete, whether there are misaligned accesses, and which of the worker's findings
-the list knows.
+The campaign's own process judges the evidence again, so it need not trust a worker's verdicts.
 """
 
 from __future__ import annotations
 
-import io
 import itertools
 import shlex
-import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.console import Console
 
-from harness.analysis.symbols import can_name
 from harness.core import json_codec
 from harness.core.errors import InconclusiveError, PlumblineError
-from harness.core.finding import Verdict
-from harness.core.progress import Progress
 from harness.isa import rules
-from harness.judge import conclusion, warning_findings
 from harness.judge.findings import Judgement
-from harness.judge.verdict import of_cell
 from harness.record import evidence_seal, run_folder, stored_run
 from harness.workflows.campaign.job import LEARNED
+from harness.workflows.second_judgement import contradictions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from harness.record.run_record import RunRecord
-    from harness.record.stored_run import TrustedRun
     from harness.workflows.campaign.job import CampaignJob
 
 
@@ -67,11 +55,11 @@ def check_run(folder: Path, job: CampaignJob) -> None:
                 where = f"{job.name}: {cell.target}/{cell.suite}"
                 raise InconclusiveError("a result's evidence is damaged", where=where, because="; ".join(doubts))
     try:
-        contradictions = _contradictions(folder, job, judged)
+        found = contradictions(folder, judged, job.known, teller="worker", without=(LEARNED,))
     except PlumblineError as error:
         raise InconclusiveError("a result cannot be judged", where=job.name, because=str(error)) from error
-    if contradictions:
-        raise InconclusiveError("a result contradicts its evidence", where=job.name, because="; ".join(contradictions))
+    if found:
+        raise InconclusiveError("a result contradicts its evidence", where=job.name, because="; ".join(found))
 
 
 _RECORDED: dict[str, Callable[[RunRecord], str]] = {
@@ -113,69 +101,3 @@ def _other_request(job: CampaignJob, run: RunRecord) -> list[str]:
     if set(run.tests) != set(job.tests):
         found.append(f"--test {shlex.join(run.tests) or '(none)'} instead of {shlex.join(job.tests) or 'all tests'}")
     return found
-
-
-def outcome_of(judged: Judgement) -> set[str]:
-    """The statements of a judgement about the server, in words: the verdicts and the findings."""
-    verdicts = {f"{cell.target}/{cell.suite} {cell.verdict}" for cell in judged.cells}
-    return verdicts | {finding.id for finding in judged.findings}
-
-
-def _contradictions(folder: Path, job: CampaignJob, told: Judgement) -> list[str]:
-    """How a worker's judgement differs from the one that follows from its evidence."""
-    with tempfile.TemporaryDirectory(prefix="judged-") as private:
-        # Judging writes beside the evidence. The files that the worker wrote there stay, because they contain the
-        # source.
-        copy, known = Path(private) / "run", Path(private) / "known.toml"
-        shutil.copytree(folder, copy, symlinks=True, ignore=shutil.ignore_patterns(LEARNED))
-        known.write_text(job.known, "utf-8")
-        stored = stored_run.read(copy)
-        found, _ = conclusion.conclude(stored, known, Progress(Console(file=io.StringIO())))
-        untold = [f"according to its evidence: {one}" for one in found.unchecked if one not in told.unchecked]
-        if _names_functions(stored):
-            return [*untold, *_differences(outcome_of(told), outcome_of(found))]
-        # Findings without names match no entry of the list, so a cell may fail only here.
-        failing = {(cell.target, cell.suite) for cell in found.cells if cell.verdict == Verdict.FAIL}
-        marked = conclusion.KnownLists.read(stored.folder, stored.record, known).marked(told.findings)
-        pairs = zip(told.findings, marked, strict=True)
-        return [
-            *untold,
-            *_differences(_counts(told, failing), _counts(found, failing)),
-            *_differences(_warnings(told), _warnings(found)),
-            *(f"its worker calls {one.id} known" for one, again in pairs if one.known and not again.known),
-            # Such a finding needs no name to be one: no test misaligns on purpose.
-            *(
-                f"its evidence has a misaligned access in {cell.target}/{cell.suite}"
-                for cell in told.cells
-                if cell.verdict == Verdict.PASS
-                and any(one.kind == "alignment" for one in of_cell(found.findings, cell.target, cell.suite))
-            ),
-        ]
-
-
-def _names_functions(stored: TrustedRun) -> bool:
-    """Whether the host has the binaries of a run and the tools that name their functions."""
-    run = stored.record
-    return bool(run.binaries) and all(can_name(run.triples[target], path) for target, path in run.binaries.items())
-
-
-def _counts(judged: Judgement, failing: set[tuple[str, str]]) -> set[str]:
-    """How many tests of each cell ended in which way, and whether the cell is inconclusive, unless it is `failing`."""
-    silent = {Verdict.SKIP, Verdict.UNKNOWN}
-    return {
-        f"{cell.target}/{cell.suite} {cell.passed} passed, {cell.failed} failed, {cell.skipped} skipped"
-        + (f", {cell.verdict}" if cell.verdict in silent and (cell.target, cell.suite) not in failing else "")
-        for cell in judged.cells
-    }
-
-
-def _warnings(judged: Judgement) -> set[str]:
-    """The findings that are compilers' warnings: these name functions themselves."""
-    return {finding.id for finding in judged.findings if finding.kind == warning_findings.KIND}
-
-
-def _differences(told: set[str], found: set[str]) -> list[str]:
-    return [
-        *(f"according to its worker: {one}" for one in sorted(told - found)),
-        *(f"according to its evidence: {one}" for one in sorted(found - told)),
-    ]

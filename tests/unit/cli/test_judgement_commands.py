@@ -432,6 +432,47 @@ def test_join_exits_like_a_single_check_and_writes_the_files_that_ci_systems_rea
     assert (code, "the plan is for another server" in err) == (ExitCode.USAGE, True)
 
 
+@pytest.mark.parametrize("lie", ["passes", "is known"])
+def test_join_believes_no_judgement_that_the_evidence_beside_it_contradicts(
+    plumb: Plumb, tmp_path: Path, lie: str
+) -> None:
+    """Regression: `findings.json` with another verdict passed."""
+    bad = judged(plumb, tmp_path / "bad", "armv5", "failed")
+    document = json.loads((bad / "findings.json").read_bytes())
+    if lie == "passes":
+        document.update(verdict="PASS", findings=[], causes=[])
+        changes = {"verdict": "PASS", "passed": 1, "failed": 0}
+    else:
+        document["findings"][0]["known"] = "it is always so"
+        document["verdict"] = "XFAIL"
+        changes = {"verdict": "XFAIL"}
+    for cell in document["cells"]:
+        if cell["verdict"] == "FAIL":
+            cell.update(changes)
+    (bad / "findings.json").write_text(json.dumps(document), "utf-8")
+    code, _, err = plumb("join", bad)
+    assert (code, f"error: a judgement contradicts its evidence ({bad})" in err) == (ExitCode.INCONCLUSIVE, True)
+    for seal in bad.rglob("seal.json"):
+        seal.unlink()
+    code, out, _ = plumb("join", bad, "--json")
+    notes = json.loads(out)["remarks"]
+    assert f"the evidence of {bad} is not here: its findings.json was believed" in notes
+
+
+def test_join_takes_the_known_list_of_the_checks(plumb: Plumb, tmp_path: Path, stored: StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_bitpos")
+    stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
+    bad = stored.finish()
+    plumb("judge", bad)
+    (finding,) = json.loads((bad / "findings.json").read_bytes())["findings"]
+    listed = tmp_path / "listed.toml"
+    words = ("--reason", "it is so", "--file", listed)
+    assert plumb("known", "add", bad, finding["id"], *words)[0] == ExitCode.PASS
+    assert plumb("judge", bad, "--known", listed)[0] == ExitCode.PASS
+    assert plumb("join", bad, "--known", listed)[0] == ExitCode.PASS
+    assert plumb("join", bad)[0] == ExitCode.INCONCLUSIVE
+
+
 def test_join_does_not_change_the_runs_own_reports(plumb: Plumb, tmp_path: Path) -> None:
     good, bad = (judged(plumb, tmp_path / word, "armv5", word) for word in ("passed", "failed"))
     before = (good / "findings.json").read_bytes()
