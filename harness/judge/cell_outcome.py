@@ -12,6 +12,7 @@ import msgspec
 
 from harness.core.model import CANARY_SUITE
 from harness.isa import rules
+from harness.judge import misaligned_blocks
 from harness.judge.causality import Evidence
 from harness.judge.second_opinion import SecondOpinion
 from harness.judge.sightings.failures import from_failed_build
@@ -61,11 +62,15 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
     evidence = Evidence(cell, run, record, recorded.events)
     opinion = SecondOpinion(cell, run, record)
     sightings, unsteady = _classed(evidence.sightings(), tests, opinion)
+    blocks = recorded.blocks
     doubts = [*outcome.doubts, *evidence.doubts, *_doubts_of_kernel(cell, run, record, tests)]
     if record.audit:
-        audited, of_audit = _audit(cell / run_folder.AUDIT, run, record)
+        audited, of_audit, seen = _audit(cell / run_folder.AUDIT, run, record)
         sightings += audited
         doubts += of_audit
+        # In an audit a server also replies that dies of its first misaligned block otherwise.
+        blocks = (*blocks, *seen)
+    sightings = misaligned_blocks.marked(sightings, record.target, blocks)
     outcome = msgspec.structs.replace(
         outcome,
         doubts=list(dict.fromkeys(doubts)),
@@ -94,14 +99,14 @@ def _classed(
     return kept, list(dict.fromkeys(unsteady))
 
 
-def _audit(cell: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sighting], list[str]]:
-    """The sightings of a cell's audit, and why they may be incomplete."""
+def _audit(cell: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sighting], list[str], tuple[int, ...]]:
+    """The sightings of a cell's audit, why they may be incomplete, and the addresses of its server's blocks."""
     recorded = event_log.read(cell / event_log.NAME)
     evidence = Evidence(cell, run, record, recorded.events)
     sightings = evidence.sightings()
     own = recorded.doubts if record.audit == "done" else [record.audit]
     doubts = dict.fromkeys([*own, *evidence_seal.doubts(cell, record.audit_seal), *evidence.doubts])
-    return sightings, [f"its audit: {one}" for one in doubts]
+    return sightings, [f"its audit: {one}" for one in doubts], recorded.blocks
 
 
 def never_run(target: str, suite: str) -> CellOutcome:

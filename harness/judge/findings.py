@@ -12,7 +12,7 @@ from harness.core.finding import Cause, Finding, Occasion, Verdict, Witness
 from harness.core.model import CANARY_SUITE, Allocator, GuestEnvironment, Name, Record, Tier, Transport
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.isa import rules
-from harness.judge import second_opinion
+from harness.judge import misaligned_blocks, second_opinion
 from harness.judge.causes import ordered, stored_or_made
 from harness.judge.cell_outcome import cell_evidence, never_run
 from harness.judge.reproducer import best_of, write_reproducer
@@ -113,6 +113,7 @@ def judge(stored: TrustedRun) -> tuple[list[Finding], list[CellOutcome], dict[st
         of_cell, outcome = cell_evidence(folder, run, record)
         sightings += of_cell
         outcomes.append(outcome)
+    sightings = misaligned_blocks.merged(sightings)
     sightings = second_opinion.without_contradicted(sightings, _passed(folder, run, sightings))
     findings = ordered(_finding(folder, run, group) for group in _groups(sightings))
     return findings, outcomes, _counters(sightings)
@@ -202,13 +203,13 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
     sites: dict[tuple[str, ...], list[Sighting]] = {}
     for one in group:
         top = one.frames[0] if one.frames else None
-        place_of_one = f"{top.file}:{top.line}" if top else ""
+        place_of_one = f"{top.function} {top.file}:{top.line}" if top else ""
         sites.setdefault((one.target, one.suite, one.detector, place_of_one, one.instruction), []).append(one)
     witnesses = [_witness(site) for site in sites.values()]
     return Finding(
         id=best.identity,
         kind=best.kind,
-        title=best.title,
+        title=best.title if best.identity != misaligned_blocks.IDENTITY else misaligned_blocks.title_of(best.blocks),
         function=place.function if place else "",
         file=place.file if place else "",
         line=place.line if place else 0,

@@ -181,6 +181,10 @@ class EndEvent(Record, frozen=True, tag="end"):
     """Processor time of the tests: of the cell's process and all that it started, from the first test on."""
     processor: ProcessorTime | None = None
     """The same by consumer, with the time before the first test."""
+    blocks: tuple[int, ...] = ()
+    """Addresses of blocks that the server's allocator gave on the cell's target, in the server's own words; empty if
+    nothing in the cell was misaligned.
+    """
 
 
 Event = TestEvent | GuestEvent

@@ -49,9 +49,17 @@ class EventLog:
         self._digest.update(line)
 
     def close(
-        self, *, tests: int, failed: int, processor_seconds: float = 0.0, processor: ProcessorTime | None = None
+        self,
+        *,
+        tests: int,
+        failed: int,
+        processor_seconds: float = 0.0,
+        processor: ProcessorTime | None = None,
+        blocks: tuple[int, ...] = (),
     ) -> None:
-        """Write the last line: how many tests ended, how many of them failed, and their cost."""
+        """Write the last line: how many tests ended, how many of them failed, and their cost. `blocks`: as in
+        EndEvent.
+        """
         end = EndEvent(
             tests=tests,
             failed=failed,
@@ -59,6 +67,7 @@ class EventLog:
             digest=self._digest.hexdigest(),
             processor_seconds=round(processor_seconds, 2),
             processor=processor,
+            blocks=blocks,
         )
         self.append(end)
 
@@ -76,6 +85,8 @@ class Recorded(Record, frozen=True):
     """Processor time of the tests, according to the last line."""
     processor: ProcessorTime | None = None
     """The same by consumer."""
+    blocks: tuple[int, ...] = ()
+    """As in EndEvent."""
 
 
 def read(path: Path) -> Recorded:
@@ -94,6 +105,7 @@ def read(path: Path) -> Recorded:
         failed=end.failed if end else 0,
         processor_seconds=end.processor_seconds if end else 0.0,
         processor=end.processor if end else None,
+        blocks=end.blocks if end else (),
         doubts=[*cut, *_doubts(path, lines, decoded)],
     )
 

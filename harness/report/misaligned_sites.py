@@ -26,6 +26,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """A source line with misaligned accesses, and their fate on each target."""
 
     finding: Finding
+    function: str
+    """The function of the line: a finding may have several."""
     place: str
     witnesses: list[Witness]
 
@@ -55,10 +57,11 @@ def sites(findings: list[Finding]) -> list[Site]:
         for witness in finding.witnesses:
             if witness.detector == "audit":
                 place = place_in_file(witness.file, witness.line)
-                by_place.setdefault((finding.function, place), []).append((finding, witness))
+                function = witness.backtrace[0].function if witness.backtrace else finding.function
+                by_place.setdefault((function, place), []).append((finding, witness))
     found = [
-        Site(finding=pairs[0][0], place=place, witnesses=[witness for _, witness in pairs])
-        for (_, place), pairs in by_place.items()
+        Site(finding=pairs[0][0], function=function, place=place, witnesses=[witness for _, witness in pairs])
+        for (function, place), pairs in by_place.items()
     ]
     order = list(FATES)
     return sorted(found, key=lambda site: (min(order.index(one.fate) for one in site.witnesses), -site.count))

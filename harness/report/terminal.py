@@ -89,7 +89,7 @@ def _show_misaligned_sites(console: Console, judgement: Judgement) -> None:
             for name in targets
         ]
         table.add_row(
-            _escaped(site.finding.function), _escaped(site.place), site.finding.origin, ", ".join(site.shapes), *cells
+            _escaped(site.function), _escaped(site.place), site.finding.origin, ", ".join(site.shapes), *cells
         )
     console.print(table)
     for fate in dict.fromkeys(one.fate for site in listed for one in site.witnesses if one.fate):

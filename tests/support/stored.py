@@ -65,6 +65,8 @@ class StoredRun:
         """Target -> processor seconds of the tests of each of its cells."""
         self.processor: dict[tuple[str, str], cell_events.ProcessorTime] = {}
         """Cell -> its processor time by program."""
+        self.blocks: dict[tuple[str, str], tuple[int, ...]] = {}
+        """Cell -> the addresses of blocks that its server told."""
 
     def binary(self, target: str) -> Path:
         """The path of the target's server binary, which exists but is empty."""
@@ -202,6 +204,7 @@ class StoredRun:
             failed=failed,
             processor_seconds=self.processor_seconds.get(target, 0.0),
             processor=self.processor.get((target, suite)),
+            blocks=self.blocks.get((target, suite), ()),
         )
         return failed
 

@@ -9,6 +9,7 @@ from harness.analysis.assertion_log import asserting_frames, is_in_report
 from harness.analysis.detectors.registry import own_frames
 from harness.isa import rules
 from harness.judge import triggering_command
+from harness.judge.sightings.heap_accesses import heap_address
 from harness.judge.sightings.sighting import Sighting, assertion_title, fields_of
 from harness.record import fault_log, kernel_faults, program_launch, stored_run
 
@@ -67,6 +68,7 @@ def from_fault(
     if kind in {"assertion", FORBIDDEN_CALL}:
         instruction = ""
     function = frames[0].function
+    address, required = heap_address(fault, access, run.binaries.get(record.target, ""))
     direction = access.direction if access else disassembly.direction_of(instruction) if beyond else ""
     return Sighting(
         kind=kind,
@@ -85,6 +87,8 @@ def from_fault(
         fate=rules.fate(target, run.policies, access) if access else "",
         kernel=kernel_faults.as_reported(fault) if target.emulator.has_kernel else "",
         launched=guest if (guest / program_launch.LAUNCH).is_file() else None,
+        address=address,
+        required_bytes=required,
         **fields_of(test, guest),
     )
 

@@ -70,6 +70,12 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """The folder of a program that ran instead of a server, or of the cell whose command failed; else None."""
     everywhere: bool = False
     """Whether the native build shows it as well: see harness.judge.second_opinion."""
+    address: int = -1
+    """The address of a misaligned access that may be in an allocated block; else -1."""
+    required_bytes: int = 0
+    """The alignment that this access requires."""
+    blocks: str = ""
+    """`4 mod 8`: where the server's allocator puts every block, if that explains the access; else empty."""
     cell: str = ""
     """The cell of the sighting, `TARGET/SUITE`. A peer's sighting belongs to a cell of another target."""
 

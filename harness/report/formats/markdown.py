@@ -140,7 +140,7 @@ def _misaligned_sites(judgement: Judgement) -> list[str]:
         counts = [
             f"{site.count_on(name)} {' '.join(site.fates_on(name))}" if site.fates_on(name) else "" for name in targets
         ]
-        rows.append((as_text(site.finding.function), as_text(site.place), ", ".join(site.shapes), *counts))
+        rows.append((as_text(site.function), as_text(site.place), ", ".join(site.shapes), *counts))
     lines = ["", "## Misaligned accesses, by source line", ""]
     lines += table(["function", "line", "access", *targets], rows, numbers_from=3)
     if len(listed) > SHOWN_SITES:

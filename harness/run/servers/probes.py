@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 REPLY_SECONDS = 1.0
 """How long an answer at once may take, before a run's `--timeout-multiplier`."""
+VALUES = 64
+"""How many values tell where blocks begin: short ones are in the block of their object, long ones are not."""
+_ADDRESS = re.compile(rb"Value at:(?:0x)?([0-9a-f]+) ")
 
 
 def answers_ping(address: Address, *, deadline_seconds: float = REPLY_SECONDS) -> bool:
@@ -36,3 +39,14 @@ def processed_commands(address: Address, *, deadline_seconds: float = REPLY_SECO
         return 0
     found = re.search(rb"^total_commands_processed:(\d+)", stats, re.MULTILINE) if isinstance(stats, bytes) else None
     return int(found[1]) if found else 0
+
+
+def addresses_of_values(client: Client) -> tuple[int, ...]:
+    """The addresses of new values of a server, which are blocks of its allocator, as DEBUG OBJECT tells them; empty if
+    it tells none. The values stay on the server.
+    """
+    names = [f"plumbline-block-{number}" for number in range(VALUES)]
+    client.pipeline([("SET", name, "x" * (2 * number + 1)) for number, name in enumerate(names)])
+    replies = client.pipeline([("DEBUG", "OBJECT", name) for name in names])
+    found = [_ADDRESS.match(reply) for reply in replies if isinstance(reply, bytes)]
+    return tuple(int(one[1], 16) for one in found if one)

@@ -10,13 +10,14 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hiredis
 import msgspec
 
 from harness.core.target_model import ORACLE
-from harness.record import cell_events, run_folder
+from harness.record import cell_events, fault_log, run_folder
 from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest, server_of
 from harness.run.server_process import StartError
-from harness.run.servers.probes import REPLY_SECONDS, answers_ping, processed_commands
+from harness.run.servers.probes import REPLY_SECONDS, addresses_of_values, answers_ping, processed_commands
 from harness.run.servers.waits import WAITED, Waits
 from harness.run.vm.guest import VirtualMachine
 
@@ -143,6 +144,21 @@ class CellServers:
                 yield guest
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def block_addresses(self) -> tuple[int, ...]:
+        """Addresses of blocks that the server's allocator gives, if an access in the cell was misaligned: they tell
+        whether the blocks are. Empty if not, or if the server cannot tell them.
+        """
+        logs = self._cell.folder.glob(f"guest-*/{fault_log.NAME}")
+        if self._cell.build is None or not any(
+            fault_log.is_misaligned(fault) for log in logs for fault in fault_log.read_faults(log)
+        ):
+            return ()
+        try:
+            with self.scratch() as guest, guest.client() as client:
+                return addresses_of_values(client)
+        except (StartError, OSError, hiredis.HiredisError):
+            return ()
 
     def counters(self) -> cell_events.Counters | None:
         """The machine's counters of misaligned accesses; None if it has none."""

@@ -234,6 +234,7 @@ class CellSession:
             with contextlib.suppress(InfrastructureError):
                 self.servers.retire()
                 self.servers.retire_oracle()
+                blocks = self.servers.block_addresses()
                 if self.recorder is not None:
                     self.recorder.finish()
                 used = self._cost.tests_seconds()
@@ -243,6 +244,7 @@ class CellSession:
                     failed=self._failed,
                     processor_seconds=used,
                     processor=self._cost.processor(),
+                    blocks=blocks,
                 )
         finally:
             self.servers.kill()

@@ -205,3 +205,18 @@ def test_expects_no_link(guest):
     assert third.doubt.startswith("timed out waiting for a link, for which ")
     assert all(not test.doubt for test in tests if not test.blockers)
     assert "ended while waiting for a link" in by_name["a_server_dies"].message
+
+
+def test_a_server_tells_where_its_allocator_puts_blocks(tmp_path: Path) -> None:
+    suite = """
+from harness.judge.misaligned_blocks import misalignment_of
+from harness.run.servers.probes import VALUES, addresses_of_values
+
+def test_blocks(guest):
+    with guest.client() as client:
+        addresses = addresses_of_values(client)
+    assert len(set(addresses)) == VALUES
+    assert misalignment_of(addresses) == (0, 1)
+"""
+    result, tests, _ = run_cell(tmp_path, suite)
+    assert [test.outcome for test in tests] == ["passed"], result.text
