@@ -53,6 +53,19 @@ class CrashReport(NamedTuple):
     """The signal that the server names; 0 for a failed assertion that names none."""
 
 
+def unnamed_addresses(log: bytes) -> list[int]:
+    """The addresses of the stack in a crash report at which glibc names no function: those of static functions, in the
+    program itself and relative to its start (backtrace_symbols(3)).
+    """
+    # The report begins with the instruction at fault. All others are where calls return to, behind the call.
+    return [int(one["offset"], 16) - (not one["fault"]) for one in _UNNAMED.finditer(log)]
+
+
+_UNNAMED = re.compile(
+    rb"^(?P<fault>EIP:\n)?(?:(?!\.so\b)[^\n(])*\(\+0x(?P<offset>[0-9a-f]+)\)\[0x[0-9a-f]+\]", re.MULTILINE
+)
+
+
 def reports_crash(log: bytes, pid: int) -> bool:
     """Whether the process with this number says in the log that it crashed, or that an assertion of it failed.
 

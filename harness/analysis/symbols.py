@@ -104,6 +104,12 @@ class Symbols:
         found = [frame for frame in frames if frame.origin == "server"] or frames
         return found[0] if len(found) == 1 else named
 
+    def functions_at(self, address: int) -> set[str]:
+        """The names of the server's function at an address, relative to the program's start, and of those that it was
+        inlined into; empty if they are unknown.
+        """
+        return {function for function, _, _ in _addr2line(self.triple, self.server_binary, address)} - {"??"}
+
     def backtrace(self, fault: Fault, machine: str) -> list[Frame]:
         """The whole stack of a fault, innermost first. A system call that may not be made is a separate frame."""
         frames = [_system_call(fault)] if fault.call_number >= 0 else []

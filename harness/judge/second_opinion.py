@@ -8,7 +8,7 @@ of date, or a bug that every machine has, is no answer to it. So each sighting b
   host's own runs agree about them.
 - `unsteady`: the host shows the same in some of its runs and not in others.
 
-A misaligned access, a detector's report and a fault whose function the host's crash report does not name stay
+A misaligned access, a detector's report and a fault whose function is not on the stack in the host's crash report stay
 `machine`. So does everything if a run on the host has no complete evidence.
 """
 
@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from harness.analysis import symbols
+from harness.analysis.assertion_log import unnamed_addresses
 from harness.core.byte_diff import by_chance, without_places
 from harness.core.target_model import ORACLE
 from harness.judge.causality import Evidence
@@ -46,6 +48,7 @@ class _HostRun:
     def __init__(self, folder: Path, run: RunRecord, record: CellRecord, seal: str) -> None:
         recorded = event_log.read(folder / event_log.NAME)
         self._folder = folder
+        self._symbols = symbols.Symbols(run.triples[ORACLE], run.binaries.get(ORACLE, ""))
         self._tests = {event.name: event for event in recorded.events if isinstance(event, cell_events.TestEvent)}
         native = msgspec.structs.replace(record, target=ORACLE)
         evidence = Evidence(folder, run, native, recorded.events)
@@ -72,12 +75,16 @@ class _HostRun:
             return (one.identity, _without_limits(one.detail)) == (other.identity, _without_limits(other.detail))
         # The emulator located the target's fault. Of the host's there is the signal, and the server's own report.
         signals = set(_SIGNAL.findall(f"{one.kind.upper()} {one.title}"))
-        named = bool(one.frames) and one.frames[0].function.encode() in self._words_of_logs
+        named = bool(one.frames) and one.frames[0].function in self._named_in_logs
         return bool(signals & set(_SIGNAL.findall(other.detail))) and named
 
     @cached_property
-    def _words_of_logs(self) -> set[bytes]:
-        return {word for guest in self._folder.glob("guest-*") for word in re.findall(rb"\w+", guest_log(guest))}
+    def _named_in_logs(self) -> set[str]:
+        """The words of the servers' logs, and the static functions whose addresses their crash reports contain."""
+        logs = [guest_log(guest) for guest in self._folder.glob("guest-*")]
+        words = {word.decode("ascii", "replace") for log in logs for word in re.findall(rb"\w+", log)}
+        addresses = {address for log in logs for address in unnamed_addresses(log)}
+        return words.union(*map(self._symbols.functions_at, addresses))
 
 
 class SecondOpinion:

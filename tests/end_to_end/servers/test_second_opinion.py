@@ -22,6 +22,10 @@ COUNT = "        addReplyLongLong(c,count);"
 OTHER_COUNT = "        addReplyLongLong(c,count + (count == 3));"
 POSITION = "        addReplyLongLong(c,pos);"
 POSITION_ON_32_BITS = "        addReplyLongLong(c,pos + (pos == 9 && sizeof(long) == 4));"
+AUTHENTICATE = "void authCommand(client *c) {"
+STATIC_CRASH = f"""static void __attribute__((noinline)) plumblineStatic(volatile char *at) {{ *at = 1; }}
+{AUTHENTICATE}
+    plumblineStatic(NULL);"""
 
 
 def changed(tmp_path: Path, *edits: tuple[str, str]) -> Path:
@@ -59,6 +63,16 @@ def test_a_reply_that_is_changed_on_every_machine_fails_no_check_and_another_on_
     finished = run(*words, "--target", "aarch64", "--everywhere", "off", "--run", tmp_path / "alone")
     assert {one["scope"] for one in document(finished)["findings"]} == {"machine"}
     assert not list((tmp_path / "alone").glob("*/*/host-*")), "the native build was asked"
+
+
+def test_a_crash_of_a_static_function_that_the_host_shares_fails_no_check(tmp_path: Path) -> None:
+    """The host's crash report has only the address of such a function."""
+    tree = changed(tmp_path)
+    edit(tree / "src" / "acl.c", AUTHENTICATE, STATIC_CRASH)
+    words = ("check", "--server", tree, "--suite", "life", "--test", "refusal_of_a_password", "--target", "armv5")
+    finished = run(*words, "--json", "--run", tmp_path / "run")
+    crashed = [one for one in document(finished)["findings"] if one["function"] == "plumblineStatic"]
+    assert [(one["kind"], one["scope"], one["known"]) for one in crashed] == [("sigsegv", "everywhere", EVERYWHERE)]
 
 
 def test_a_pre_merge_check_passes_a_reply_that_is_changed_on_every_machine(checkout: Path) -> None:

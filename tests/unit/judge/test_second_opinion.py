@@ -192,14 +192,24 @@ def test_an_end_by_the_same_signal_in_the_same_test_is_everywhere(outcomes: Outc
         ("1: redis-server(bitopCommand+0x9a)[0x55]", "SIGSEGV", "everywhere"),
         ("1: redis-server(bitopCommand+0x9a)[0x55]", "SIGBUS", "machine"),
         ("1: redis-server(getCommand+0x9a)[0x55]", "SIGSEGV", "machine"),
+        ("EIP:\nredis-server *:0(+0x9000)[0x55]", "SIGSEGV", "everywhere"),
+        ("Backtrace:\nredis-server *:0(+0x9001)[0x55]", "SIGSEGV", "everywhere"),
+        ("Backtrace:\nredis-server *:0(+0x9000)[0x55]", "SIGSEGV", "machine"),
+        ("EIP:\n/lib/libc.so(+0x9000)[0x55]", "SIGSEGV", "machine"),
+        ("EIP:\n/lib/libc.so.6(+0x9000)[0x55]", "SIGSEGV", "machine"),
     ],
-    ids=["the same function", "another signal", "another function"],
+    ids=[
+        *("the same function", "another signal", "another function"),
+        *("static", "static caller", "another caller", "library", "library with a version"),
+    ],
 )
 def test_a_located_fault_is_everywhere_if_the_hosts_report_names_its_function(
     outcomes: Outcomes, log: str, detail: str, scope: str
 ) -> None:
     run = outcomes.run
     record = fault(pc=run.place("armv5", "bitopCommand"), number=11, code=1, access="")
+    fakes.write(run.binary("native"), "no real binary\n")
+    fakes.write(run.binary("native").with_name("redis-server.lines"), "0x9000 bitopCommand /c/work/1/tree/a.c:9\n")
     run.fault("armv5", "bitops", "guest-1", record)
     outcomes.on_target("ServerGoneError: closed", guest="guest-1", faults=(0, 1))
     run.guest("armv5", "bitops", "guest-1", end="signal", detail="SIGSEGV", test=NAME)
