@@ -65,7 +65,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
     blocks = recorded.blocks
     doubts = [*outcome.doubts, *evidence.doubts, *_doubts_of_kernel(cell, run, record, tests)]
     if record.audit:
-        audited, of_audit, seen = _audit(cell / run_folder.AUDIT, run, record)
+        audited, of_audit, seen = _audit(cell / run_folder.AUDIT, run, record, opinion)
         sightings += audited
         doubts += of_audit
         # In an audit a server also replies that dies of its first misaligned block otherwise.
@@ -99,11 +99,18 @@ def _classed(
     return kept, list(dict.fromkeys(unsteady))
 
 
-def _audit(cell: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sighting], list[str], tuple[int, ...]]:
+def _audit(
+    cell: Path, run: RunRecord, record: CellRecord, opinion: SecondOpinion
+) -> tuple[list[Sighting], list[str], tuple[int, ...]]:
     """The sightings of a cell's audit, why they may be incomplete, and the addresses of its server's blocks."""
     recorded = event_log.read(cell / event_log.NAME)
     evidence = Evidence(cell, run, record, recorded.events)
-    sightings = evidence.sightings()
+    tests = [event for event in recorded.events if isinstance(event, cell_events.TestEvent)]
+    failed = {name_of(test): test for test in tests if test.outcome == "failed"}
+    sightings = [
+        msgspec.structs.replace(one, everywhere=opinion.class_of(one, failed.get(one.test)) == "everywhere")
+        for one in evidence.sightings()
+    ]
     own = recorded.doubts if record.audit == "done" else [record.audit]
     doubts = dict.fromkeys([*own, *evidence_seal.doubts(cell, record.audit_seal), *evidence.doubts])
     return sightings, [f"its audit: {one}" for one in doubts], recorded.blocks

@@ -106,7 +106,7 @@ class CellRuns:
         """Run a cell's failed tests on the native build; nothing if none failed, or if the build cannot run them."""
         if record.status != TESTS_FAILED or not self._specs.has_host_runs(cell):
             return []
-        failed = _failed_tests(spec.folder)
+        failed = failed_tests(spec.folder)
         if not failed:
             return []
         try:
@@ -153,16 +153,20 @@ def _audited(runner: Runner) -> Runner:
     return msgspec.structs.replace(runner, policy=policy, options=with_alignment(runner.options, policy))
 
 
-def _failed_tests(folder: Path) -> list[str]:
-    """The names of a cell's failed tests that ran."""
-    recorded = event_log.read(folder / event_log.NAME)
-    return [
+def failed_tests(folder: Path) -> list[str]:
+    """The names of a cell's failed tests that ran. Those of its audit count, too: a server that cannot start otherwise
+    runs its tests only there.
+    """
+    logs = [event_log.read(folder / event_log.NAME), event_log.read(folder / run_folder.AUDIT / event_log.NAME)]
+    names = (
         event.name
+        for recorded in logs
         for event in recorded.events
         if isinstance(event, cell_events.TestEvent)
         and event.outcome == "failed"
         and not (event.blocked or event.blocked_by or event.blockers)
-    ]
+    )
+    return list(dict.fromkeys(names))
 
 
 def _broken(units: Units) -> str:

@@ -12,6 +12,7 @@ from harness.core.finding import Difference
 from harness.judge.conclusion import conclude
 from harness.judge.verdict import EVERYWHERE
 from harness.record import run_folder, stored_run
+from harness.workflows.cell_runs import failed_tests
 from tests.support import fakes
 from tests.support.fakes import fault
 from tests.support.stored import StoredRun, concluded, known_file
@@ -160,6 +161,22 @@ def test_a_test_that_passes_on_another_target_differs_between_machines(tmp_path:
     run.test("sparc64", "bitops", NAME)
     judgement, code = outcomes.judged()
     assert (code, [one.scope for one in judgement.findings]) == (ExitCode.FINDINGS, ["machine"])
+
+
+@pytest.mark.parametrize(("message", "scope"), [("got 9, not 3", "everywhere"), ("got 8, not 3", "machine")])
+def test_a_failure_of_the_audit_is_everywhere_if_the_host_shares_it(
+    outcomes: Outcomes, message: str, scope: str
+) -> None:
+    """A server that cannot start otherwise runs its tests only in the audit."""
+    run = outcomes.run
+    run.canary("armv5")
+    run.test("armv5", "bitops", "bitops/test_bitops.py::test_other")
+    run.audited.add(("armv5", "bitops"))
+    audit = f"bitops/{run_folder.AUDIT}"
+    run.test("armv5", audit, NAME, outcome="failed", message=message, asserted=PLACE)
+    outcomes.on_host(*["got 9, not 3"] * 3)
+    assert failed_tests(run.finish() / "armv5" / "bitops") == [NAME]
+    assert outcomes.scopes() == [scope]
 
 
 def test_a_misaligned_access_is_the_machines_whatever_the_host_does(outcomes: Outcomes) -> None:
