@@ -94,7 +94,7 @@ def unproved(target: Target, made: Collection[str], occurring: Iterable[str]) ->
 
 def readable() -> list[str]:
     """The targets whose accesses can be read from their disassembly. Of variants nothing is counted."""
-    targets = [one for one in Catalog().targets.values() if one.emulator.is_qemu_user and not one.variant_of]
+    targets = [one for one in _catalog().targets.values() if one.emulator.is_qemu_user and not one.variant_of]
     return [one.name for one in targets if registry.of_isa(one.isa).notation is not None]
 
 
@@ -130,9 +130,15 @@ def stored() -> dict[str, Census]:
     return json_codec.decode(STORED.read_bytes(), dict[str, Census]) if STORED.exists() else {}
 
 
+@cache
+def _catalog() -> Catalog:
+    """The catalog of all rows. Reading its files takes 50 ms each time."""
+    return Catalog()
+
+
 def stored_isas() -> list[str]:
     """The instruction sets of which something is stored."""
-    return sorted({Catalog().targets[name].isa for name in stored()})
+    return sorted({_catalog().targets[name].isa for name in stored()})
 
 
 def summary_rows() -> list[str]:
@@ -140,7 +146,7 @@ def summary_rows() -> list[str]:
     rows = []
     for name, census in stored().items():
         total = _total(census.programs)
-        exempt = [one for one in total if one not in census.made and exemption(Catalog().targets[name], one)]
+        exempt = [one for one in total if one not in census.made and exemption(_catalog().targets[name], one)]
         accesses = f"{sum(total.values()):,}"
         programs = ", ".join(sorted(census.programs))
         numbers = (accesses, len(total), len(total) - len(exempt), len(exempt), len(census.made))
@@ -151,7 +157,7 @@ def summary_rows() -> list[str]:
 
 def isa_rows(isa: str) -> list[str]:
     """How often each encoding of an instruction set occurs in its targets' programs, and which are exempt."""
-    targets = [Catalog().targets[name] for name in stored() if Catalog().targets[name].isa == isa]
+    targets = [_catalog().targets[name] for name in stored() if _catalog().targets[name].isa == isa]
     totals = {target.name: _total(stored()[target.name].programs) for target in targets}
     every = sum(totals.values(), Counter[str]())
     exempt: dict[str, list[str]] = {}
@@ -186,7 +192,7 @@ def main(releases: tuple[str, ...], family: str, targets: tuple[str, ...]) -> No
     found = dict(stored())
     for name in targets or readable():
         found[name] = measured(name, family, releases, found.get(name, Census(made=[], programs={})))
-        missing = unproved(Catalog().targets[name], found[name].made, _total(found[name].programs))
+        missing = unproved(_catalog().targets[name], found[name].made, _total(found[name].programs))
         click.echo(f"{name}: {len(missing)} encodings that nothing proves {missing}")
     ordered = {name: found[name] for name in readable() if name in found}
     STORED.write_bytes(json_codec.pretty(ordered))

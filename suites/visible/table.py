@@ -82,10 +82,12 @@ class Listed(Record, frozen=True):
         A native build replies like the target that is named after the host's processor: `aarch64` on AArch64. A
         target of the kernel tier replies like the target whose builds it runs.
         """
-        names = [*target.aliases, *([target.machine] if target.emulator.runs_here else [])]
-        here = any(fnmatch.fnmatchcase(name, glob) for name in names for glob in self.targets)
         living = development or (version >= self.since and (not self.until or version < self.until))
-        return here and living and fnmatch.fnmatchcase(line_of(command), self.request)
+        # An entry is for one request and for many targets.
+        if not (living and fnmatch.fnmatchcase(line_of(command), self.request)):
+            return False
+        names = [*target.aliases, *([target.machine] if target.emulator.runs_here else [])]
+        return any(fnmatch.fnmatchcase(name, glob) for name in names for glob in self.targets)
 
 
 class AllowedReplies(NamedTuple):
