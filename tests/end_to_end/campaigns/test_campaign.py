@@ -115,6 +115,7 @@ def test_a_measurement_on_workers_has_the_rows_of_the_same_measurement_alone(tmp
     }
 
 
+@pytest.mark.slow(instead="tests/unit/workflows/test_campaign.py, on results and sources in the shared store")
 def test_a_worker_that_joins_with_an_empty_cache_uses_the_builds_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

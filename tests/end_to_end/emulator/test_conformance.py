@@ -43,6 +43,15 @@ CELLS = [
     if not (name in machines.STATIC and policy in {"strict", rules.audit_name("strict")})
 ]
 
+BROKEN = [
+    # A policy's options are the same on every machine. That each machine reads them shows under one policy.
+    (name, policy)
+    if name in {"armv5", "sparc64"} or (name in machines.REQUIRED and policy == "signal")
+    else machines.beyond(name, policy)
+    for name in [*machines.REQUIRED, *(other for other in machines.OTHERS if other != "m68k")]
+    for policy in ("signal", "fixup", "warn", "strict", rules.AUDIT)
+]
+
 
 @cache
 def emulators_of(group: tuple[str, ...]) -> dict[str, Path]:
@@ -101,8 +110,7 @@ def broken(prescribed: Policy, target: Target, runner: Runner) -> list[Policy]:
     return [*wrong, change(prescribed, report=False)] if prescribed.report else wrong
 
 
-@pytest.mark.parametrize("name", machines.MISALIGNING)
-@pytest.mark.parametrize("policy", ["signal", "fixup", "warn", "strict", rules.AUDIT])
+@pytest.mark.parametrize(("name", "policy"), BROKEN)
 def test_an_emulator_with_one_wrong_option_is_detected(name: str, policy: str, tmp_path: Path) -> None:
     target = CATALOG.targets[name]
     prescribed = rules.policy_for(CATALOG.policies, policy, target)

@@ -94,7 +94,14 @@ def assert_consistent(target: Target, folder: Path) -> None:
     assert rounds_in_which_neither_saw_the_other(target, "seq_cst", folder, 2) == 0
 
 
-@pytest.mark.parametrize("name", machines.TESTED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        # They have their own instructions for it: barriers of the system coprocessor, and STLR and LDAR.
+        *("armv6", "aarch64"),
+        *(machines.beyond(name) for name in [*machines.REQUIRED, *machines.OTHERS] if name not in {"armv6", "aarch64"}),
+    ],
+)
 def test_one_of_two_threads_sees_the_other(tmp_path: Path, name: str) -> None:
     assert_consistent(machines.CATALOG.targets[name], tmp_path)
 

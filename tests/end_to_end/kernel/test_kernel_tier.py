@@ -149,6 +149,9 @@ def test_a_misaligned_compare_and_swap_kills_on_a_real_kernel_where_it_kills_und
     assert processes_of(tmp_path) == []
 
 
+@pytest.mark.slow(
+    instead="test_a_real_kernel_does_what_the_model_prescribes and test_the_emulator_does_what_is_prescribed"
+)
 def test_both_tiers_agree_on_every_access_of_armv5_in_every_mode() -> None:
     """They include the historic case: summing doubles through a misaligned pointer (VLDR) is fatal even in mode 2."""
     finished = run("compare-tiers", "--target", "armv5-kernel", "--json")
@@ -164,7 +167,7 @@ def test_both_tiers_agree_on_every_access_of_armv5_in_every_mode() -> None:
     assert {row["policy"] for row in rows if row["reason"]} == {"linux-arm-0", "linux-arm-1"}
 
 
-@pytest.mark.slow(instead="test_both_tiers_agree_on_every_access_of_armv5_in_every_mode")
+@pytest.mark.slow(instead="test_a_real_kernel_does_what_the_model_prescribes, for the kernel of ARMv5")
 @pytest.mark.parametrize(
     ("name", "outcomes"),
     [

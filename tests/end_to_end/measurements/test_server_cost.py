@@ -109,7 +109,10 @@ def measured(
     return server_cost_run.measure(Workbench.default(), request)
 
 
-@pytest.mark.parametrize("name", machines.REQUIRED)
+@pytest.mark.parametrize(
+    "name",
+    ["armv5", "sparc64", *(machines.beyond(name) for name in machines.REQUIRED if name not in {"armv5", "sparc64"})],
+)
 def test_the_counter_agrees_with_a_trace_of_single_instructions(name: str, tmp_path: Path) -> None:
     bench = Workbench.default()
     target = CATALOG.targets[name]

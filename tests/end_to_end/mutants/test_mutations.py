@@ -47,6 +47,7 @@ def test_a_bug_is_found_behind_a_failure_of_the_release() -> None:
     assert any(one["known"] and one["id"].startswith("wrong-result-life_test_clients") for one in read["findings"])
 
 
+@pytest.mark.slow(instead="test_a_wrong_length_type_is_found_although_the_oracle_has_it_too")
 def test_a_wrong_clock_is_reproduced_although_the_native_build_has_it_too() -> None:
     row = campaign.mutate(quiet_workbench(), mutations.mutations()["clock-seconds-width"], targets=["sparc64"])
     read = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))
@@ -76,7 +77,7 @@ def test_an_overread_is_found_and_reproduced_with_guard_pages() -> None:
 
 @pytest.mark.slow(
     instead=(
-        "test_a_read_beyond_a_block_is_found_with_guard_pages_and_hidden_by_libc; "
+        "test_an_overread_is_found_and_reproduced_with_guard_pages; "
         "tests/unit/workflows/test_mutations.py for the report"
     )
 )

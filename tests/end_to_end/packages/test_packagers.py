@@ -58,7 +58,7 @@ def typed(words: list[str], folder: Path, **variables: str) -> subprocess.Comple
     )
 
 
-@pytest.mark.parametrize(("mode", "code"), [("clean", ExitCode.PASS), ("odd", ExitCode.FINDINGS)])
+@pytest.mark.parametrize(("mode", "code"), [machines.beyond("clean", ExitCode.PASS), ("odd", ExitCode.FINDINGS)])
 def test_the_job_for_salsa_reports_the_result_of_a_packages_tests(tmp_path: Path, mode: str, code: ExitCode) -> None:
     """From a clone that uses the tests' environment, which is the one that its lock file requires."""
     job: dict[str, Any] = yaml.safe_load(block_of(HOW_TO / "debian-package.md"))["plumbline"]
@@ -84,6 +84,7 @@ def test_the_page_for_debian_works_in_a_packages_tree(tmp_path: Path) -> None:
 
 
 # Building an emulator for s390x takes minutes.
+@pytest.mark.slow(instead="test_the_page_for_debian_works_in_a_packages_tree; tests/house/test_documents.py")
 @pytest.mark.parametrize("stand_ins", [{"s390x": "aarch64"}, machines.beyond({})], ids=["aarch64", "s390x"])
 def test_the_functions_of_an_apkbuild_run_for_the_targets_of_the_page(
     tmp_path: Path, stand_ins: dict[str, str]
@@ -99,7 +100,7 @@ def test_the_functions_of_an_apkbuild_run_for_the_targets_of_the_page(
     assert "crash-odd-SIGABRT" in failed.stdout
 
 
-@pytest.mark.parametrize(("mode", "code"), [("clean", ExitCode.PASS), ("odd", ExitCode.FINDINGS)])
+@pytest.mark.parametrize(("mode", "code"), [machines.beyond("clean", ExitCode.PASS), ("odd", ExitCode.FINDINGS)])
 def test_the_post_build_script_runs_programs_of_the_image(tmp_path: Path, mode: str, code: ExitCode) -> None:
     image, build = tmp_path / "target", tmp_path / "build"
     build.mkdir()

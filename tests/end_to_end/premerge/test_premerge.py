@@ -47,14 +47,20 @@ def test_a_planted_bug_is_found_and_another_beside_an_inherited_one_is_reported(
     (inherited,) = [one for one in read["findings"] if one["id"] == PLANTED]
     assert inherited["known"] == f"also in BASE {read['base'].split()[0]}"
 
-    # A second faulting line in a function in which BASE has one.
+
+@pytest.mark.slow(instead="tests/unit/judge/test_baseline.py, on the same two judgements")
+def test_a_second_faulting_line_of_a_function_that_has_one_in_the_base_is_new(checkout: Path, tmp_path: Path) -> None:
+    source = checkout / "src" / "bitops.c"
     source.write_bytes((tmp_path / "bug.c").read_bytes())
-    head = "long long redisPopcount(void *s, long count) {"
-    edit(source, head, head + " (void)*(volatile int *)((char *)s + 1);")
-    code, read, errors = premerge(checkout, tmp_path / "second", *UNITS)
-    assert code == ExitCode.FINDINGS, errors
+    commit(checkout)
+    for name in ("first", "second"):
+        source.write_bytes((tmp_path / "bug.c").read_bytes())
+        head = "long long redisPopcount(void *s, long count) {"
+        edit(source, head, head + f" (void)*(volatile int *)((char *)s + 1); /* {name} */")
+        code, read, errors = premerge(checkout, tmp_path / name, *UNITS)
+        assert code == ExitCode.FINDINGS, errors
+        assert PLANTED in {one["id"] for one in read["findings"] if not one["known"]}
     assert "using the cached findings of BASE" in errors
-    assert PLANTED in {one["id"] for one in read["findings"] if not one["known"]}
 
 
 @pytest.mark.slow(
@@ -118,6 +124,7 @@ def test_a_change_that_does_not_compile_for_this_machine_stops_at_once(checkout:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow(instead="tests/unit/judge/test_own_known_lists.py and tests/unit/workflows/test_premerge.py")
 def test_a_change_cannot_excuse_what_it_breaks_and_a_check_uses_the_trees_own_list(
     checkout: Path, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from harness.core.cache import Cache
 from harness.core.digests import key_of
 from harness.core.errors import ExitCode
 from tests.end_to_end.programs.test_programs import FAULT_LINE, SOURCE, plumb
+from tests.end_to_end.support import machines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,8 +102,8 @@ def test_a_fault_in_the_tests_of_a_package_is_a_finding_that_replays(tmp_path: P
     ("files", "system"),
     [
         ({"Makefile": f"{BUILDS}.PHONY: test\ntest: odd\n\t./odd\n", "check/data": ""}, "make"),
-        ({"configure": CONFIGURE, "configure.ac": "# as Debian patched it"}, "configure"),
-        ({"CMakeLists.txt": CMAKE}, "cmake"),
+        machines.beyond({"configure": CONFIGURE, "configure.ac": "# as Debian patched it"}, "configure"),
+        machines.beyond({"CMakeLists.txt": CMAKE}, "cmake"),
     ],
     ids=["make", "configure", "cmake"],
 )
@@ -119,14 +120,18 @@ def test_a_package_whose_tests_pass_on_the_target_passes(tmp_path: Path, files: 
     ("files", "expected"),
     [
         ({"Makefile": BUILDS}, "neither a goal `check` nor a goal `test`"),
-        ({"Makefile": BUILDS, "odd.c": "int main(void) { return 0 }\n"}, "does not build for the target"),
-        ({"configure": "#!/bin/sh\nexit 1\n"}, "could not be configured"),
+        machines.beyond(
+            {"Makefile": BUILDS, "odd.c": "int main(void) { return 0 }\n"}, "does not build for the target"
+        ),
+        machines.beyond({"configure": "#!/bin/sh\nexit 1\n"}, "could not be configured"),
         # A build whose tests run only host programs proves nothing about the target.
-        ({"Makefile": f"{BUILDS}check:\n\ttrue\n"}, "no program of armv5 ran below it"),
+        machines.beyond({"Makefile": f"{BUILDS}check:\n\ttrue\n"}, "no program of armv5 ran below it"),
         # Nor does a program that the build itself runs.
         ({"Makefile": f"{BUILDS}\t./odd\ncheck:\n\ttrue\n"}, "no program of armv5 ran in its tests"),
         # A folder is no test.
-        ({"Makefile": f"{BUILDS}\t./odd\n", "test/data": ""}, "neither a goal `check` nor a goal `test`"),
+        machines.beyond(
+            {"Makefile": f"{BUILDS}\t./odd\n", "test/data": ""}, "neither a goal `check` nor a goal `test`"
+        ),
     ],
     ids=["untested", "broken", "unconfigured", "elsewhere", "while it was built", "folder"],
 )

@@ -32,6 +32,7 @@ def of_rank(read: dict[str, Any], rank: str) -> list[dict[str, Any]]:
     return [item for item in read["items"] if item["rank"] == rank]
 
 
+@pytest.mark.slow(instead="tests/unit/workflows/test_port.py; test_the_page_fits_is_legible_and_reachable")
 def test_a_report_about_a_bad_release_has_what_a_porter_needs(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     ended = run(*PORT, "--server", "redis-3.2.6", "--run", folder)
@@ -76,7 +77,7 @@ def test_the_page_fits_is_legible_and_reachable(tmp_path: Path, size: tuple[int,
     assert (layout["overflow"], layout["scripts"], layout["faint"], layout["unreachable"]) == (0, 0, [], [])
 
 
-@pytest.mark.slow(instead="test_a_report_about_a_bad_release_has_what_a_porter_needs")
+@pytest.mark.slow(instead="tests/unit/workflows/test_port.py")
 def test_a_tree_that_does_not_compile_for_the_target_gets_a_report(tmp_path: Path) -> None:
     """The tree has two errors, which occur only with a distribution's additions. make alone would report just one."""
     tree = tmp_path / "broken"

@@ -37,6 +37,7 @@ from harness.workflows.programs.cross_environment import failing_shell
 from harness.workflows.programs.execution import environment_for, tracing_of
 from harness.workflows.target_setup import TargetSetup, set_up_target
 from harness.workflows.workbench import Workbench
+from tests.end_to_end.support import machines
 from tests.end_to_end.support.plumb_runs import PLUMB, processes_of, wait_for
 
 if TYPE_CHECKING:
@@ -552,7 +553,7 @@ def committed(folder: Path) -> str:
     return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, encoding="utf-8").stdout.strip()
 
 
-@pytest.mark.parametrize("target", ["armv5", "sparc64"])
+@pytest.mark.parametrize("target", [machines.beyond("armv5"), "sparc64"])
 def test_a_fault_below_make_is_located_and_replayed(tmp_path: Path, target: str) -> None:
     """The tree is compiled by its own makefile, and the fault happens in a child of its test."""
     code, found = executed(written(tmp_path), target, ["make", "check", "MODE=exec"])
@@ -850,6 +851,7 @@ def test_a_reproducer_from_elsewhere_is_refused(tmp_path: Path) -> None:
         assert "no run on this host made the reproducer" in refused.stderr
 
 
+@pytest.mark.slow(instead="the other tests of test_programs.py, whose programs are linked with shared libraries")
 def test_programs_find_their_loader_and_libraries_in_the_given_root(tmp_path: Path) -> None:
     """The root is another distribution's, such as Buildroot's. A loader of this name exists nowhere else."""
     tree, root = tmp_path / "tree", tmp_path / "root"

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.end_to_end
+pytestmark = [
+    pytest.mark.end_to_end,
+    pytest.mark.slow(instead="tests/house/test_documents.py and tests/house/test_generated.py"),
+]
 
 BUILD_SECONDS = 300.0
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 
-@pytest.mark.parametrize(("seed", "faults", "cuts"), [(1, 3, 60), pytest.param(2, 100, 20_000, marks=pytest.mark.slow)])
+@pytest.mark.slow(instead="tests/unit/judge/test_integrity.py; test_ends.py")
+@pytest.mark.parametrize(("seed", "faults", "cuts"), [(1, 3, 60), (2, 100, 20_000)])
 def test_no_wrong_result_is_accepted_after_a_fault(tmp_path: Path, seed: int, faults: int, cuts: int) -> None:
     chaos = Chaos(tmp_path, seed=seed)
     believed = [each for each in rounds(chaos, faults) if each.lies]

@@ -32,7 +32,7 @@ def by_id(read: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {finding["id"]: finding for finding in read["findings"]}
 
 
-@pytest.mark.slow(instead="test_redis_7_0_15_is_silent_in_bitops; the canaries of each detector")
+@pytest.mark.slow(instead="test_a_silenced_detector_makes_the_run_unknown; the canaries of each detector")
 def test_the_sanitizer_and_the_strict_machine_find_the_same_bugs_of_redis_3_2_6(tmp_path: Path) -> None:
     """BITOP, BITPOS and MurmurHash2: trapped on ARMv5, reported by the sanitizer, one finding each."""
     words = ("--target", "native-ubsan", "--target", "armv5", "--server", "redis-3.2.6")
@@ -63,7 +63,8 @@ def test_a_sanitizers_finding_is_replayed_and_is_gone_where_it_was_fixed(tmp_pat
     assert run(*words, "--server", "redis-7.0.15", program=PLUMB).returncode == ExitCode.PASS
 
 
-@pytest.mark.parametrize("target", ["native-valgrind", pytest.param("native-asan", marks=pytest.mark.slow)])
+@pytest.mark.slow(instead="test_a_silenced_detector_makes_the_run_unknown; the canaries of each detector")
+@pytest.mark.parametrize("target", ["native-valgrind", "native-asan"])
 def test_redis_7_0_15_is_silent_in_bitops(target: str, tmp_path: Path) -> None:
     # A few requests of each command. Only a run of all tests proves that a release is clean.
     tests = ("moved_the", "every_header", "range_at", "numbers_are", "wraps", "uniform", "setbit")

@@ -40,6 +40,7 @@ def test_a_time_in_the_wrong_byte_order_is_located_reproduced_and_absent_on_a_co
     assert run(*words, "--server", planted.server, program=PLUMB).returncode == ExitCode.PASS
 
 
+@pytest.mark.slow(instead="test_a_time_in_the_wrong_byte_order_is_located_reproduced_and_absent_on_a_correct_target")
 def test_a_wrongly_loaded_value_is_reproduced_with_its_file() -> None:
     planted = mutations.mutations()["rdb-integer-signedness"]
     row = campaign.mutate(quiet_workbench(), planted, targets=["aarch64"])

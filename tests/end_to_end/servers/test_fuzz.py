@@ -89,6 +89,11 @@ def test_the_same_seed_gives_the_same_run_and_a_different_seed_does_not(tmp_path
     assert progress[0] == progress[1] != progress[2]
 
 
+@pytest.mark.slow(
+    instead=(
+        "tests/suites/test_fuzz.py, on the corpus; test_the_same_seed_gives_the_same_run_and_a_different_seed_does_not"
+    )
+)
 def test_fuzzing_ends_in_time_and_continues_with_its_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = Path(run("build", "--target", "native").stdout.split(": ", 1)[1]).parents[2]
     monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))

@@ -62,6 +62,7 @@ def test_a_server_has_only_clients_of_the_requested_kind(target: str, io: Transp
             assert processed_commands(guest.upstream) > 0
 
 
+@pytest.mark.slow(instead="test_a_finding_over_tcp_is_replayed_over_tcp")
 def test_a_suite_passes_over_tcp_and_the_report_names_the_transport(tmp_path: Path) -> None:
     words = ("--target", "armv5", "--suite", "bitops", "--test", "bitpos_finds", "--io", "tcp")
     found = document(run("check", *words, "--server", SERVER, "--json", "--run", tmp_path / "run"))

@@ -123,6 +123,7 @@ def test_hash_functions_of_redis_3_2_6_are_misaligned_by_plain_keys_and_elements
     assert (found["MurmurHash64A"]["targets"], found["MurmurHash64A"]["file"]) == (["armv5"], "src/hyperloglog.c")
 
 
+@pytest.mark.slow(instead="test_only_the_first_death_of_a_cell_tests_the_machines_memory")
 def test_a_release_that_dies_in_most_tests_writes_few_crash_reports(tmp_path: Path) -> None:
     code, _ = check(tmp_path, "--target", "armv5", "--suite", "hashing", "--server", "redis-3.2.6")
     assert code == ExitCode.FINDINGS

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 
+@pytest.mark.slow(instead="tests/unit/core/test_profiler.py and tests/unit/core/test_processor_time.py")
 def test_a_profiled_check_reports_the_use_of_time_and_memory(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     words = ("bench", "--harness", "--target", "armv5", "--suite", "bitops", "--run", folder, "--json")

@@ -43,8 +43,8 @@ def _reproducer(finding: dict[str, str]) -> str:
 
 def test_a_reply_that_is_changed_on_every_machine_fails_no_check_and_another_on_32_bits_does(tmp_path: Path) -> None:
     tree = changed(tmp_path, (COUNT, OTHER_COUNT), (POSITION, POSITION_ON_32_BITS))
-    words = ("check", "--server", tree, "--suite", "bitops", "--json")
-    finished = run(*words, "--target", "armv5", "--run", tmp_path / "armv5")
+    words = ("--server", tree, "--suite", "bitops", "--target", "armv5", "--run", tmp_path / "armv5", "--json")
+    finished = run("check", *words)
     found = document(finished)["findings"]
     scopes = {"BITPOS" if "BITPOS" in one["title"] else "BITCOUNT": (one["scope"], one["known"]) for one in found}
     assert scopes == {"BITCOUNT": ("everywhere", EVERYWHERE), "BITPOS": ("machine", "")}, found
@@ -54,13 +54,23 @@ def test_a_reply_that_is_changed_on_every_machine_fails_no_check_and_another_on_
         ("reproduced", "reproduced"),
         ("reproduced", "gone"),
     ]
-    # On 64 bits the same tree differs from the host in nothing.
-    finished = run(*words, "--target", "aarch64", "--run", tmp_path / "aarch64")
+
+
+@pytest.mark.slow(
+    instead=(
+        "test_a_pre_merge_check_passes_a_reply_that_is_changed_on_every_machine; "
+        "tests/unit/judge/test_second_opinion.py"
+    )
+)
+def test_on_64_bits_the_same_tree_differs_from_the_host_in_nothing(tmp_path: Path) -> None:
+    tree = changed(tmp_path, (COUNT, OTHER_COUNT), (POSITION, POSITION_ON_32_BITS))
+    words = ("check", "--server", tree, "--suite", "bitops", "--json", "--target", "aarch64")
+    finished = run(*words, "--run", tmp_path / "aarch64")
     assert {one["scope"] for one in document(finished)["findings"]} == {"everywhere"}
     assert finished.returncode == ExitCode.PASS, finished.stderr
-    finished = run(*words, "--target", "aarch64", "--everywhere", "fail", "--run", tmp_path / "strict")
+    finished = run(*words, "--everywhere", "fail", "--run", tmp_path / "strict")
     assert finished.returncode == ExitCode.FINDINGS, finished.stderr
-    finished = run(*words, "--target", "aarch64", "--everywhere", "off", "--run", tmp_path / "alone")
+    finished = run(*words, "--everywhere", "off", "--run", tmp_path / "alone")
     assert {one["scope"] for one in document(finished)["findings"]} == {"machine"}
     assert not list((tmp_path / "alone").glob("*/*/host-*")), "the native build was asked"
 

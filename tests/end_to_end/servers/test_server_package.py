@@ -84,6 +84,7 @@ def test_the_c_library_has_lines_and_the_stack_continues_into_the_server(tmp_pat
     )
 
 
+@pytest.mark.slow(instead="test_a_bug_of_the_release_is_found_in_the_installed_package")
 def test_an_allocators_build_options_are_no_difference_between_machines(tmp_path: Path) -> None:
     """Debian compiles libjemalloc2 with different options per architecture, and MEMORY MALLOC-STATS prints them."""
     affairs = ["--suite", "limits", "--test", "the server's own affairs"]

@@ -99,6 +99,9 @@ def test_a_planted_dereference_and_a_planted_byte_order_are_found_and_replayed(t
     assert mended.returncode == ExitCode.PASS, mended.stdout
 
 
+@pytest.mark.slow(
+    instead="test_one_byte_beyond_a_block_faults; test_an_overread_is_found_and_reproduced_with_guard_pages"
+)
 def test_a_read_beyond_a_block_is_found_with_guard_pages_and_hidden_by_libc(tmp_path: Path) -> None:
     words = ("--target", "armv5", "--server", planted_tree(OVERREAD), "--test", "intset")
     code, read = check(tmp_path / "guard", *words, "--allocator", "guard")

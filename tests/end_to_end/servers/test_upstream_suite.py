@@ -87,6 +87,12 @@ def test_the_default_release_has_every_file_of_the_short_list() -> None:
     assert len(short) == 4
 
 
+@pytest.mark.slow(
+    instead=(
+        "test_tests_that_pass_have_run_on_the_target_and_crashes_on_purpose_are_no_findings; "
+        "tests/unit/run/test_upstream.py"
+    )
+)
 def test_beside_other_suites_long_tests_are_skipped_with_a_reason(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert (
