@@ -201,6 +201,7 @@ def test_a_planted_loop_shows_its_function_and_no_difference_elsewhere(tmp_path:
     assert 500 < found["get"].functions["getGenericCommand"] < 800
 
 
+@pytest.mark.slow(instead="tests/unit/workflows/test_server_cost.py; test_saving_counts_bytes_syncs_and_the_child")
 def test_the_timers_work_among_requests_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     (calm,) = measured(GET).costs
     monkeypatch.setattr(counted_server, "CALM_HZ", "10")
@@ -228,6 +229,7 @@ def test_saving_counts_bytes_syncs_and_the_child() -> None:
     assert forked.copied_bytes.value > 0
 
 
+@pytest.mark.slow(instead="tests/unit/workflows/test_server_cost.py; test_saving_counts_bytes_syncs_and_the_child")
 def test_memory_is_measured_while_no_table_is_being_moved() -> None:
     full, doubled = 4_096, 4_224
     keys = msgspec.structs.replace(SET, name="full", prepare=(), warm_up=0, drawn="in-order", payload_bytes=8)
