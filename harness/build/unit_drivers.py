@@ -113,7 +113,11 @@ def table() -> list[Unit]:
 
 
 def absence(unit: Unit, tree: SourceTree) -> str:
-    """Why a server does not have a unit; empty when it should have it."""
+    """Why a server does not have a unit; empty when it should have it.
+
+    The table names releases, so that a release without a unit that it should have is noticed. A development tree is
+    asked for its file.
+    """
     releases = unit.valkey if tree.family == "valkey" else unit.redis
     bounds = [tuple(int(part) for part in release.split(".")) for release in releases]
     version = ".".join(map(str, tree.version))

@@ -112,7 +112,10 @@ def refused(
 
 
 def is_among(release: Release, redis: list[str], valkey: list[str]) -> bool:
-    """Whether a release is one of its family's: [first], [first, first that is none], or none."""
+    """Whether a release is one of its family's: [first], [first, first that is none], or none.
+
+    A refusal is allowed only in the releases in which it was examined: a server that was asked would excuse itself.
+    """
     bounds = [tuple(map(int, text.split("."))) for text in (valkey if release.family == "valkey" else redis)]
     return bool(bounds) and bounds[0] <= release.version and not (bounds[1:] and release.version >= bounds[1])
 

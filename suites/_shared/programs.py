@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from typing import TYPE_CHECKING
 
@@ -124,6 +125,11 @@ class Programs:
             why = "; ".join(recorded.damage)
             raise InfrastructureError("the faults of a program cannot be read", where=program.name, because=why)
         return result
+
+    def offers(self, name: str, option: str) -> bool:
+        """Whether a program's own help, natively, lists an option."""
+        text = self.run(name, "--help", target=ORACLE).text
+        return re.search(rf"^\s*{re.escape(option)}(\s|$)", text, re.MULTILINE) is not None
 
     def same(
         self,

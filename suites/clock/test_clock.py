@@ -159,7 +159,7 @@ def test_an_idle_time_is_right_where_its_clock_wraps(start_at: Callable[..., Gue
         time.sleep(3)
         idle, old = client.pipeline([("OBJECT", "IDLETIME", "k"), ("OBJECT", "IDLETIME", "old")])
     assert 1 <= idle <= SLACK, f"a key is idle for 3 s, reported as {idle!r} s"  # type: ignore[operator]
-    # Before 7.0, the server assumes twice the period at the wrap.
+    # Before 7.0, the server assumes twice the period at the wrap. Without a moved clock nothing shows that.
     if cell.version >= (7,):
         assert 5000 <= old <= 5000 + SLACK, f"a key is idle for 5003 s, reported as {old!r} s"  # type: ignore[operator]
 

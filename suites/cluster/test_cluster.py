@@ -154,8 +154,8 @@ def test_epochs_of_more_than_32_bits_are_the_same_everywhere(companion: str, sta
 def test_a_replica_takes_over_when_it_is_told_to(
     companion: str, role: str, start_node: Callable[..., Node], cell: CellSpec
 ) -> None:
-    # Since 7.0 a primary continues at the offset in its file. Before a failover the replica waits for the primary's
-    # offset.
+    # Since 7.0 a primary continues at the offset in its file, which only a start with a file shows. Before a failover
+    # the replica waits for the primary's offset.
     files = {"dump.rdb": of_primary(OFFSET)} if cell.version >= (7,) else None
     own = start_node(files=files if role == "primary" else None)
     other = start_node(target=companion, files=None if role == "primary" else files)

@@ -51,7 +51,7 @@ class LinkedServers:
 
     def assert_same(self, family: str) -> None:
         """Assert that both have the data set, at the same offset beyond 2^32 of the same stream."""
-        expected = server.without_times(dataset.expected(self.cell.version, family), self.cell.version)
+        expected = server.without_times(dataset.expected(self.cell.version, family), self.cell)
         places.check_copies(expected, server.snapshot(self.replica), self.primary, self.replica)
         both = [link.info(one, "replication") for one in (self.primary, self.replica)]
         for name in ("master_replid", "master_repl_offset"):

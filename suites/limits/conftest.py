@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def checks(cell: CellSpec, family: str, tmp_path: Path) -> Programs:
     """The programs that check files. They are the server itself, whose name determines its role."""
+    # An older server under such a name starts as a server, so it cannot be asked.
     if cell.version < (5,):
         pytest.skip("before 5.0 the checks are separate programs")
     if cell.machine is not None:

@@ -13,7 +13,6 @@ from suites._shared.keyspace import server
 from suites._shared.programs import address
 
 if TYPE_CHECKING:
-    from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
     from suites._shared.programs import Programs
 
@@ -31,11 +30,13 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_it_sends_what_it_is_told_and_measures_it(
-    programs: Programs, oracle: Guest, cell: CellSpec, way: list[str]
-) -> None:
-    if ("--threads" in way and cell.version < (6,)) or ("-3" in way and cell.version < (6, 2)):
-        pytest.skip("the option came with a later release")
+def test_it_sends_what_it_is_told_and_measures_it(programs: Programs, oracle: Guest, way: list[str]) -> None:
+    if lacking := [
+        option for option in ("--threads", "-3") if option in way and not programs.offers("benchmark", option)
+    ]:
+        pytest.skip(f"the benchmark has no {lacking[0]}")
+    # The option came with the percentiles.
+    has_percentiles = programs.offers("benchmark", "--precision")
     with server.client(oracle) as client:
         client.command("FLUSHALL")
         words = [*address(oracle), "-n", str(REQUESTS), *way]
@@ -45,7 +46,7 @@ def test_it_sends_what_it_is_told_and_measures_it(
         assert len(rates) >= 15, output
         # The program divides by whole milliseconds: requests that take less than one have an infinite rate.
         assert all(10 < rate < 1e7 or rate == math.inf for rate in rates.values()), output
-        if cell.version >= (6, 2):
+        if has_percentiles:
             for row in rows:
                 _, _, average, least, p50, p95, p99, most = row
                 latencies = [float(word) for word in (least, p50, p95, p99, most)]
@@ -67,9 +68,9 @@ def test_its_random_keys_fill_their_range(programs: Programs, oracle: Guest) -> 
     assert names == [b"k:%012d" % number for number in range(100)]
 
 
-def test_its_report_adds_up(programs: Programs, oracle: Guest, cell: CellSpec) -> None:
-    if cell.version < (6, 2):
-        pytest.skip("the report has percentiles since 6.2")
+def test_its_report_adds_up(programs: Programs, oracle: Guest) -> None:
+    if not programs.offers("benchmark", "--precision"):
+        pytest.skip("the report has no percentiles")
     with server.client(oracle) as client:
         client.command("FLUSHALL")
         words = [*address(oracle), "-n", str(REQUESTS), "-c", "5", "--dbnum", "3", "-k", "0"]
@@ -101,9 +102,9 @@ def test_its_report_adds_up(programs: Programs, oracle: Guest, cell: CellSpec) -
         assert 10 < float(rate[1]) < 1e7, report
 
 
-def test_its_last_argument_comes_from_the_standard_input(programs: Programs, oracle: Guest, cell: CellSpec) -> None:
-    if cell.version < (7,):
-        pytest.skip("-x came with 7.0")
+def test_its_last_argument_comes_from_the_standard_input(programs: Programs, oracle: Guest) -> None:
+    if not programs.offers("benchmark", "-x"):
+        pytest.skip("the benchmark has no -x")
     # The benchmark ends an argument at the first NUL.
     content = bytes(range(1, 256)) * 300
     with server.client(oracle) as client:

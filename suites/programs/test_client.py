@@ -237,21 +237,20 @@ error:"{WRONG_TYPE}"
 """,
 }
 """The client's output for the replies to these commands. In JSON, quotes and backslashes in texts are escaped."""
-SINCE = {"-3 --csv": (6,), "-3 --no-raw": (6,), "--quoted-json": (7,)}
-"""The releases whose client has these options."""
 
 
 @pytest.mark.parametrize("mode", PRINTED)
-def test_replies_are_printed_as_they_were_stored(programs: Programs, oracle: Guest, cell: CellSpec, mode: str) -> None:
+def test_replies_are_printed_as_they_were_stored(programs: Programs, oracle: Guest, mode: str) -> None:
     """The native client may print them wrongly as well, so the replies are compared with what was stored."""
-    if cell.version < SINCE.get(mode, ()):
-        pytest.skip(f"the client of this release has no {mode}")
+    option = mode.split(maxsplit=1)[0]
+    if option in {"-3", "--quoted-json"} and not programs.offers("cli", option):
+        pytest.skip(f"the client has no {option}")
     with server.client(oracle) as client:
         client.command("FLUSHALL")
         client.pipeline(STORED)
     output = programs.run("cli", *address(oracle), *mode.split(), sent=ASKED).text
     expected = PRINTED[mode].lstrip()
-    if cell.version < (6,):
+    if not programs.offers("cli", "-3"):
         # The client's words changed with RESP3.
         expected = expected.replace("(empty array)", "(empty list or set)").replace("NULL", "NIL")
     assert output == expected, output
@@ -294,11 +293,9 @@ def test_a_script_is_debugged_as_on_this_machine(programs: Programs, oracle: Gue
 
 
 @pytest.mark.parametrize("option", ["-x", "-X"])
-def test_an_argument_comes_from_the_standard_input(
-    programs: Programs, oracle: Guest, cell: CellSpec, option: str
-) -> None:
-    if option == "-X" and cell.version < (7,):
-        pytest.skip("-X came with 7.0")
+def test_an_argument_comes_from_the_standard_input(programs: Programs, oracle: Guest, option: str) -> None:
+    if option == "-X" and not programs.offers("cli", "-X"):
+        pytest.skip("the client has no -X")
     content = dataset.noise(70_000)
     words = ["-x", "SET", "input"] if option == "-x" else ["-X", "tag", "SET", "input", "tag"]
     programs.same("cli", *address(oracle), *words, sent=content)
@@ -314,7 +311,7 @@ def test_what_is_piped_is_stored(programs: Programs, oracle: Guest, cell: CellSp
         result = programs.run("cli", *address(oracle), "--pipe", sent=Client.pack(requests))
         assert f"errors: 0, replies: {len(requests)}" in result.text, result.text
     expected = {item.key: item.entry for item in items}
-    lines = differences(server.without_times(expected, cell.version), server.snapshot(oracle))
+    lines = differences(server.without_times(expected, cell), server.snapshot(oracle))
     assert not lines, "; ".join(lines[:3])
 
 

@@ -47,7 +47,8 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
 ) -> None:
     require(cell, "command replicaof")
     served, watching = (companion, "") if own == "sentinel" else ("", companion)
-    # Since 7.0 a primary continues at the offset in its file. Sentinels choose the replica with the greatest offset.
+    # Since 7.0 a primary continues at the offset in its file, which only a start with a file shows. Sentinels choose
+    # the replica with the greatest offset.
     files = {"dump.rdb": of_primary(OFFSET)} if cell.version >= (7,) else None
     primary, port = link.on_a_port(start_guest, ports, served, *link.WITHOUT_DELAY, files=files)
     replica, replica_port = link.on_a_port(start_guest, ports, served, *link.WITHOUT_DELAY)

@@ -102,6 +102,7 @@ def test_messages_reach_subscribers_of_both_kinds(start_guest: StartGuest, ports
 def test_clients_are_let_in_by_their_certificates(
     demand: str, name: str, start_guest: StartGuest, ports: Ports, family: str, cell: Any
 ) -> None:
+    # A server without TLS, as the native one that tells its abilities, does not have the option.
     if demand == "optional" and family == "redis" and cell.version < (6, 0, 6):
         pytest.skip("a client may leave its certificate out since 6.0.6")
     guest, port = tls_server.start(start_guest, ports, "--tls-auth-clients", demand)

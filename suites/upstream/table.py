@@ -38,7 +38,9 @@ class ListedTest(Record, frozen=True):
     """Whether the test may also pass, because it depends on timing."""
 
     def covers(self, test: str, target: Target, family: str, version: tuple[int, ...]) -> bool:
-        """Whether the entry covers a test on a target and release."""
+        """Whether the entry covers a test on a target and release. An entry excuses a failure, so it names the releases
+        in which that was examined: what the server can do excuses nothing.
+        """
         names = {*target.aliases, target.variant_of}
         if self.because_of == "emulation":
             # What a user-mode emulator cannot do, a kernel can.

@@ -81,7 +81,7 @@ def test_a_search_returns_the_nearest_first(both: PairedServers, kind: Quantisat
 def test_a_search_returns_nothing_beyond_epsilon(both: PairedServers, kind: Quantisation, cell: CellSpec) -> None:
     vectors = fill(both, kind)
     (query,) = some_vectors(both.random, 1, DIMENSION)
-    # Up to 8.0.2 the server compared a distance from 0 to 2, twice the documented one.
+    # Up to 8.0.2 the server compared a distance from 0 to 2, twice the documented one. Only the results tell.
     scale = 1 if cell.version > (8, 0, 2) else 2
     for epsilon in (0.3, 0.5, 0.6):
         request = ["VSIM", "k", "VALUES", DIMENSION, *map(repr, query), "COUNT", COUNT, "EPSILON", scale * epsilon]
@@ -221,6 +221,7 @@ def test_a_filter_passes_what_fits_its_expression(both: PairedServers, expressio
     due = similarities({name: vectors[name] for name in fitting}, query, kind)
     for options in ([], ["TRUTH"], ["FILTER-EF", 1000, "NOTHREAD"]):
         expect_nearest(both, [*request, "COUNT", 50, *options], due, kind, count=50)
+    # A server replies to a search in a missing key before it reads the options.
     if cell.version > (8, 0, 2):
         (reply,) = both.guest.pipeline([[*request, "COUNT", 50, "WITHATTRIBS"]])
         assert isinstance(reply, list)
@@ -230,6 +231,7 @@ def test_a_filter_passes_what_fits_its_expression(both: PairedServers, expressio
 
 
 def test_a_reply_in_resp3_maps_names_to_similarities(both: PairedServers, cell: CellSpec) -> None:
+    # The reply for a missing key has no type that would tell.
     if cell.version <= (8, 0, 2):
         pytest.skip("VSIM replies with a map since 8.0.3")
     kind = KINDS["NOQUANT"]

@@ -78,9 +78,10 @@ class Listed(Record, frozen=True):
     def covers(self, command: Command, target: Target, version: tuple[int, ...], *, development: bool = False) -> bool:
         """Whether the reply to a command must differ on a target; for a development tree, whether it may.
 
-        Such a tree has the changes of one release but not yet those of the next, so `since` and `until` do not decide.
-        A native build replies like the target that is named after the host's processor: `aarch64` on AArch64. A
-        target of the kernel tier replies like the target whose builds it runs.
+        An entry names releases because the difference is what the test looks for: a server that was asked would excuse
+        itself. A development tree has the changes of one release but not yet those of the next, so `since` and `until`
+        do not decide. A native build replies like the target that is named after the host's processor: `aarch64` on
+        AArch64. A target of the kernel tier replies like the target whose builds it runs.
         """
         living = development or (version >= self.since and (not self.until or version < self.until))
         # An entry is for one request and for many targets.

@@ -71,6 +71,7 @@ def _dialect(tree: SourceTree) -> list[str]:
     (feature_test_macros(7)). Between 2.8 and 3.0 the request may follow a header of the C library, and then has no
     effect. _GNU_SOURCE would also change the meaning of strerror_r in hiredis.
     """
+    # The flags count before anything is there that could be asked.
     old = ["-fcommon"] if tree.family == "redis" and tree.version < (6,) else []
     # Which header a file includes first can only be read from its text.
     late = tree.family == "redis" and (2, 9) <= tree.version < (3,)

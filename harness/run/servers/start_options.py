@@ -49,7 +49,7 @@ def monitors_for_threads(version: tuple[int, ...], options: Sequence[str]) -> in
     """How many clients must hear every command so that a server's I/O threads serve one that is alone.
 
     Until release 8 of both families, the threads sleep unless at least twice as many clients as there are threads wait
-    for a reply at a time (stopThreadedIOIfNeeded).
+    for a reply at a time (stopThreadedIOIfNeeded). No server says so.
     """
     counts = [int(value) for name, value in itertools.pairwise(options) if name == "--io-threads"]
     # The last one applies: a test's own options follow those of its suite.

@@ -239,7 +239,7 @@ def check_loaded(
     Raises DifferenceError, AssertionError, RdbError.
     """
     expected = dataset.expected(cell.version, family)
-    lines = differences(server.without_times(expected, cell.version), server.snapshot(guest))
+    lines = differences(server.without_times(expected, cell), server.snapshot(guest))
     saved = server.saved(guest)
     # The saved file has all values again, and times of expiry, which no command before 7.0 reports.
     saved_file = rdb.read(saved)

@@ -82,7 +82,9 @@ def noise(length: int) -> bytes:
 
 @cache
 def items(version: tuple[int, ...], family: str) -> list[DatasetItem]:
-    """The items that a release supports."""
+    """The items that a release supports. Its number decides, because files that old releases wrote contain them: only
+    the number of such a release is known.
+    """
     found = [*_strings(), *_lists(version), *_sets(version), *_sorted_sets(), *_hashes(), *_odd_places()]
     if version >= (5,):
         found += _streams()
@@ -92,7 +94,9 @@ def items(version: tuple[int, ...], family: str) -> list[DatasetItem]:
 
 
 def encodings(version: tuple[int, ...], family: str) -> set[tuple[str, str]]:
-    """Every type of a release's values with each of its encodings, as TYPE and OBJECT ENCODING name them."""
+    """Every type of a release's values with each of its encodings, as TYPE and OBJECT ENCODING name them. This is what
+    a test expects of the server, which therefore is not asked.
+    """
     packed = _PACKED[version >= (7,)]
     found = {("string", "int"), ("string", "raw"), ("set", "intset"), ("set", "hashtable"), ("zset", packed)}
     found |= {("zset", "skiplist"), ("hash", packed), ("hash", "hashtable")}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.protocol.resp import Client
+    from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
     from suites._shared.keyspace.values import Value
 
@@ -71,16 +72,16 @@ def snapshot(guest: Guest) -> dict[Key, KeyEntry]:
         for database, names in enumerate(_replies(connection, every)[1::2]):
             if names:
                 _replies(connection, [("SELECT", database)])
-                found |= _entries(connection, database, names, guest.version)
+                found |= _entries(connection, database, names, tells_expiry=not guest.lacks("command pexpiretime"))
     return found
 
 
-def _entries(connection: Client, database: int, names: list[bytes], version: tuple[int, ...]) -> dict[Key, KeyEntry]:
+def _entries(connection: Client, database: int, names: list[bytes], *, tells_expiry: bool) -> dict[Key, KeyEntry]:
     """Some keys of the current database, read in a few pipelines because every round trip takes time."""
     kinds = [_KINDS[_word(kind)] for kind in _replies(connection, [("TYPE", name) for name in names])]
     replies = _replies(connection, [(kind.command, name, *kind.rest) for kind, name in zip(kinds, names, strict=True)])
     times: list[Any] = [-1] * len(names)
-    if version >= (7,):
+    if tells_expiry:
         times = _replies(connection, [("PEXPIRETIME", name) for name in names])
     found = {}
     for name, kind, reply, time_left in zip(names, kinds, replies, times, strict=True):
@@ -97,9 +98,13 @@ def _replies(connection: Client, requests: list[tuple[Any, ...]]) -> list[Any]:
     return replies
 
 
-def without_times(entries: dict[Key, KeyEntry], version: tuple[int, ...]) -> dict[Key, KeyEntry]:
-    """The entries as `snapshot` reads them from a release: no command before 7.0 reports when a key expires."""
-    return entries if version >= (7,) else {key: KeyEntry(entry.value) for key, entry in entries.items()}
+def without_times(entries: dict[Key, KeyEntry], reader: Guest | CellSpec) -> dict[Key, KeyEntry]:
+    """The entries as `snapshot` reads them from a server: some have no command that tells when a key expires."""
+    return (
+        {key: KeyEntry(entry.value) for key, entry in entries.items()}
+        if reader.lacks("command pexpiretime")
+        else entries
+    )
 
 
 def functions(guest: Guest) -> list[bytes]:
