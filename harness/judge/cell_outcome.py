@@ -43,6 +43,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         return _of_cell(sightings, folder, record), _unrun(record)
     recorded = event_log.read(cell / event_log.NAME)
     tests = [event for event in recorded.events if isinstance(event, cell_events.TestEvent)]
+    damage = evidence_seal.damage(cell, record.seal)
     outcome = CellOutcome(
         target=record.target,
         suite=record.suite,
@@ -50,7 +51,8 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         passed=sum(test.outcome == "passed" for test in tests),
         failed=sum(test.outcome == "failed" for test in tests),
         skipped=sum(test.outcome == "skipped" for test in tests),
-        doubts=[*_doubts_of(record, recorded), *evidence_seal.doubts(cell, record.seal)],
+        doubts=[*_doubts_of(record, recorded), *damage.doubts],
+        altered=damage.invents,
         unexplained=[],
         silence=_silence(tests),
         hindered=sum(test.outcome == "failed" and (test.blocked or bool(test.blocked_by)) for test in tests),
@@ -64,16 +66,19 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
     sightings, unsteady = _classed(evidence.sightings(), tests, opinion)
     blocks = recorded.blocks
     doubts = [*outcome.doubts, *evidence.doubts, *_doubts_of_kernel(cell, run, record, tests)]
+    altered = outcome.altered
     if record.audit:
         audited, of_audit, seen = _audit(cell / run_folder.AUDIT, run, record, opinion)
         sightings += audited
-        doubts += of_audit
+        doubts += of_audit.doubts
+        altered |= of_audit.invents and bool(record.audit_seal)
         # In an audit a server also replies that dies of its first misaligned block otherwise.
         blocks = (*blocks, *seen)
     sightings = misaligned_blocks.marked(sightings, record.target, blocks)
     outcome = msgspec.structs.replace(
         outcome,
         doubts=list(dict.fromkeys(doubts)),
+        altered=altered,
         unexplained=evidence.unexplained,
         unsteady=unsteady,
         unasked=opinion.problem,
@@ -101,8 +106,10 @@ def _classed(
 
 def _audit(
     cell: Path, run: RunRecord, record: CellRecord, opinion: SecondOpinion
-) -> tuple[list[Sighting], list[str], tuple[int, ...]]:
-    """The sightings of a cell's audit, why they may be incomplete, and the addresses of its server's blocks."""
+) -> tuple[list[Sighting], evidence_seal.Damage, tuple[int, ...]]:
+    """The sightings of a cell's audit, why they may be incomplete or invented, and the addresses of its server's
+    blocks.
+    """
     recorded = event_log.read(cell / event_log.NAME)
     evidence = Evidence(cell, run, record, recorded.events)
     tests = [event for event in recorded.events if isinstance(event, cell_events.TestEvent)]
@@ -112,8 +119,9 @@ def _audit(
         for one in evidence.sightings()
     ]
     own = recorded.doubts if record.audit == "done" else [record.audit]
-    doubts = dict.fromkeys([*own, *evidence_seal.doubts(cell, record.audit_seal), *evidence.doubts])
-    return sightings, [f"its audit: {one}" for one in doubts], recorded.blocks
+    damage = evidence_seal.damage(cell, record.audit_seal)
+    doubts = [f"its audit: {one}" for one in dict.fromkeys([*own, *damage.doubts, *evidence.doubts])]
+    return sightings, msgspec.structs.replace(damage, doubts=doubts), recorded.blocks
 
 
 def never_run(target: str, suite: str) -> CellOutcome:

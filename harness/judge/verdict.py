@@ -37,6 +37,8 @@ class CellOutcome(Record, frozen=True):
     """Why the evidence may be incomplete, or say nothing about the server: cut, damaged, a guest killed."""
     unexplained: list[str]
     """Tests whose failure the evidence does not explain."""
+    altered: bool = False
+    """Whether the evidence is not what was recorded, so even a failed test in it may never have failed."""
     absent: str = ""
     """Why there was nothing to run; empty if there was."""
     silence: str = ""
@@ -136,7 +138,7 @@ def _judged(one: CellOutcome, findings: Sequence[Finding]) -> tuple[Verdict, str
     known = f"known: {here[0].known}" if here else ""
     if news or one.unexplained:
         found = f"{len(here)} findings in {one.failed} failed tests" if here else f"{one.failed} tests failed"
-        return Verdict.FAIL, _joined([found, *one.doubts])
+        return (Verdict.UNKNOWN if one.altered else Verdict.FAIL), _joined([found, *one.doubts])
     if one.absent:
         return Verdict.SKIP, one.absent
     if one.doubts:

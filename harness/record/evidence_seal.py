@@ -47,23 +47,41 @@ def seal(cell: Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+class Damage(Record, frozen=True):
+    """The differences between a cell's evidence and its seal."""
+
+    doubts: list[str]
+    """Human-readable; empty if every file is unchanged."""
+    invents: bool
+    """Whether a file is changed that can show a misbehaviour: what it shows may never have been recorded."""
+
+
 def doubts(cell: Path, digest: str) -> list[str]:
     """Human-readable differences between the evidence and its seal; empty if every file is unchanged."""
+    return damage(cell, digest).doubts
+
+
+def damage(cell: Path, digest: str) -> Damage:
+    """Compare a cell's evidence with its seal, which has this digest."""
     try:
         content = (cell / NAME).read_bytes()
     except ABSENT_FILE:
-        return [f"there is no {NAME}"]
+        return Damage(doubts=[f"there is no {NAME}"], invents=True)
     if hashlib.sha256(content).hexdigest() != digest:
-        return [f"{NAME} differs from what was written"]
+        return Damage(doubts=[f"{NAME} differs from what was written"], invents=True)
     try:
         files = json_codec.decode(content, dict[str, SealedFile])
     except msgspec.DecodeError as error:
-        return [f"{NAME} cannot be read: {error}"]
-    wrong = [f"{name} {why}" for name, one in files.items() if (why := _why_not(cell / name, one))]
+        return Damage(doubts=[f"{NAME} cannot be read: {error}"], invents=True)
+    wrong = {name: why for name, one in files.items() if (why := _why_not(cell / name, one))}
     added = {str(path.relative_to(cell)) for path in evidence_files(cell)} - files.keys()
-    wrong += [f"{name} was not there" for name in sorted(added)]
+    wrong |= dict.fromkeys(sorted(added), "was not there")
+    shown = [f"{name} {why}" for name, why in wrong.items()][:SHOWN]
     more = [f"and {len(wrong) - SHOWN} more files"] if len(wrong) > SHOWN else []
-    return [f"changed since it was recorded: {'; '.join([*wrong[:SHOWN], *more])}"] if wrong else []
+    return Damage(
+        doubts=[f"changed since it was recorded: {'; '.join([*shown, *more])}"] if wrong else [],
+        invents=any(name.rpartition("/")[2] in _TELLING for name in wrong),
+    )
 
 
 def _why_not(path: Path, sealed: SealedFile) -> str:
@@ -85,6 +103,8 @@ _FILES = {
     "console",
     *program_launch.FILES,
 }
+_TELLING = _FILES - {f"{fault_log.NAME}.counts", "cell.json"}
+"""The files in which judging looks for misbehaviours. Transcripts and inputs only explain them."""
 _FOLDERS = {run_folder.INPUTS, program_launch.OBJECTS}
 
 

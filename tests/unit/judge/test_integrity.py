@@ -94,6 +94,29 @@ def test_damaged_requests_explain_nothing_and_hide_no_finding(run: StoredRun, tm
     assert (verdict, "guest-1/transcript-0.jsonl has" in why) == ("FAIL", True)
 
 
+INVENTED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "a failed test": ("events.jsonl", lambda content: content.replace(b'"passed"', b'"failed"')),
+    "a fault": (
+        "guest-1/faults.jsonl",
+        lambda content: content + json_codec.encode(fakes.fault(pc=20)) + b"\n",
+    ),
+    "a message": (
+        "guest-1/log",
+        lambda content: content + b"=== REDIS BUG REPORT START\n==7==ERROR: AddressSanitizer\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", INVENTED)
+def test_what_was_written_into_evidence_later_is_no_finding(clean: StoredRun, tmp_path: Path, what: str) -> None:
+    """Regression: a failed test in a changed event log was FAIL, although nobody knows that it failed."""
+    name, change = INVENTED[what]
+    file = clean.finish() / "armv5" / "bitops" / name
+    file.write_bytes(change(file.read_bytes() if file.exists() else b""))
+    verdict, why = verdict_of(clean.folder, tmp_path)
+    assert (verdict, f"{name} has" in why or f"{name} was not there" in why) == ("UNKNOWN", True)
+
+
 @pytest.mark.parametrize("key", ["stack", "instruction", "registers"])
 def test_a_fault_record_with_invalid_digits_is_damaged(run: StoredRun, tmp_path: Path, key: str) -> None:
     a_fault(run)
