@@ -1,4 +1,4 @@
-"""`python -m tests.chaos --faults 200 --cuts 100000 --seed 1` runs chaos tests by hand, without a time limit.
+"""`python -m tests.chaos --faults 200 --changes 20000 --seed 1` runs chaos tests by hand, without a time limit.
 
 It prints a line for each fault, and a table at the end. The exit status is 1 if a wrong result was accepted.
 """
@@ -17,10 +17,10 @@ from tests.chaos.rounds import Chaos, rounds
 
 @click.command()
 @click.option("--faults", default=200, show_default=True, help="How many faults to inject into checks.")
-@click.option("--cuts", default=20_000, show_default=True, help="How many times to cut a run's evidence.")
+@click.option("--changes", default=20_000, show_default=True, help="How many times to change a run's evidence.")
 @click.option("--seed", default=1, show_default=True, help="Seed that determines the faults, their places and times.")
-def main(faults: int, cuts: int, seed: int) -> None:
-    """Inject faults into checks of a clean server, and cut the files that they recorded."""
+def main(faults: int, changes: int, seed: int) -> None:
+    """Inject faults into checks of a clean server, and change the files that checks recorded."""
     with tempfile.TemporaryDirectory(prefix="plumbline-chaos-", ignore_cleanup_errors=True) as folder:
         chaos = Chaos(Path(folder), seed=seed)
         codes: Counter[tuple[str, int]] = Counter()
@@ -30,11 +30,19 @@ def main(faults: int, cuts: int, seed: int) -> None:
             lies += bool(each.lies)
             outcome = "; ".join(each.lies) or "withstood"
             click.echo(f"{number:4} {each.fault}: exit {each.code} {each.verdict}: {outcome}")
-        passed = list(chaos.cuts(cuts))
+        made: Counter[str] = Counter()
+        passed = []
+        for change, wrong in chaos.changes(changes):
+            made[change.rpartition(": ")[2]] += 1
+            if wrong:
+                passed.append(f"{change}: {wrong}")
+                click.echo(passed[-1])
         damaged = chaos.damaged_entries()
         for (fault, code), times in sorted(codes.items()):
             click.echo(f"| {fault} | {code} | {times} |")
-        click.echo(f"seed {seed}: {faults} faults, {lies} believed; {cuts} cuts, {len(passed)} passed: {passed[:5]}")
+        for change, times in sorted(made.items()):
+            click.echo(f"| {change} | {times} |")
+        click.echo(f"seed {seed}: {faults} faults, {lies} believed; {made.total()} changes, {len(passed)} believed")
         click.echo(f"damaged entries of the cache: {damaged}")
     sys.exit(1 if lies or passed or damaged else 0)
 
