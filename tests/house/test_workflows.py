@@ -46,6 +46,21 @@ def test_only_githubs_actions_are_used_each_pinned_to_a_commit_with_its_version(
     assert {name: found for name, found in commits.items() if len(found) != 1} == {}
 
 
+def checkouts(jobs: dict[str, Any]) -> list[dict[str, Any]]:
+    """The steps of jobs that check a repository out."""
+    steps = [step for job in jobs.values() for step in job.get("steps", [])]
+    return [step for step in steps if str(step.get("uses", "")).startswith("actions/checkout@")]
+
+
+def test_the_code_of_a_pull_request_finds_no_token() -> None:
+    """A check compiles and runs it, and by default a checkout keeps the job's token for later git commands."""
+    called = yaml.safe_load((ROOT / ".github" / "workflows" / "check.yml").read_text("utf-8"))["jobs"]
+    shown = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "howto" / "ci.md").read_text("utf-8"), re.DOTALL)
+    found = checkouts(called) + [step for text in shown for step in checkouts(yaml.safe_load(text).get("jobs", {}))]
+    assert len(found) > 5
+    assert [step for step in found if step.get("with", {}).get("persist-credentials") is not False] == []
+
+
 def test_nightly_fuzzing_begins_with_the_corpus_of_previous_nights(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = yaml.safe_load((ROOT / ".github" / "workflows" / "nightly.yml").read_text("utf-8"))["jobs"]["fuzz"]["steps"]
     kinds = [str(step.get("uses", "")).partition("@")[0] for step in steps]
