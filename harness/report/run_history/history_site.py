@@ -7,6 +7,7 @@ from strangers: three files are read of each, pages are rendered again from them
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import time
 from base64 import b64encode
@@ -56,7 +57,8 @@ def write_site(folders: Sequence[Path], site: Path) -> HistorySite:
     """Add judged runs to a site, which is made if it is not there. A folder is a run folder, or holds some.
 
     Raises UsageError for a folder without a judged run, for a run folder that is named and cannot be read, and for a
-    `site` that is neither new nor empty nor an earlier site; InfrastructureError on a full or read-only disk.
+    `site` that is neither new nor empty nor an earlier site, or that leads out of itself. Raises InfrastructureError on
+    a full or read-only disk.
     """
     found, left_out = _runs_in(folders)
     _check_site(site)
@@ -129,6 +131,11 @@ def _check_run(folder: Path) -> None:
 def _check_site(site: Path) -> None:
     if site.exists() and not site.is_dir():
         raise UsageError("the site is a folder", where=str(site), remedy="name a new folder: --output FOLDER")
+    for path, why in stored_run.ways_out(site):
+        # A site may come from a stranger's artifact, or from a branch: nothing in it is written, or read, elsewhere.
+        raise UsageError(
+            "a site may contain only files", where=str(path), because=why, remedy=f"rm {shlex.quote(str(path))}"
+        )
     if site.is_dir() and any(site.iterdir()) and not (site / MARK).is_file():
         raise UsageError(
             "the folder is neither empty nor a history",

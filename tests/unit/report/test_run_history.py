@@ -25,6 +25,7 @@ from tests.support.stored import StoredRun
 from tests.unit.report.test_page import Outline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.fakes import Plumb
@@ -284,3 +285,30 @@ def test_a_number_that_no_chart_can_show_is_refused(tmp_path: Path, plumb: Plumb
     text = (run / "findings.json").read_text("utf-8")
     fakes.write(run / "findings.json", text.replace('"seconds":1.5', '"seconds":1e308'))
     assert plumb("history", run, "--output", tmp_path / "site")[0] == ExitCode.USAGE
+
+
+WAYS_OUT: dict[str, Callable[[Path, Path], None]] = {
+    "a run that is a link": lambda site, away: (site / "runs" / "20260101-000000-x").symlink_to(away),
+    "all runs in another folder": lambda site, away: _replaced(site / "runs", away),
+    "a pipe as a judgement": lambda site, _: os.mkfifo(site / "runs" / "20260102-000000" / "pipe"),
+    "a judgement elsewhere": lambda site, away: (site / "runs" / "findings.json").symlink_to(away / "findings.json"),
+}
+
+
+def _replaced(path: Path, away: Path) -> None:
+    path.rename(path.with_name("old"))
+    path.symlink_to(away)
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+def test_a_site_that_leads_out_of_itself_is_refused(plumb: Plumb, tmp_path: Path, way: str) -> None:
+    """Regression: a site from a stranger made the command write into other folders, or wait for a pipe."""
+    run = judged_run(tmp_path, "20260102-000000", finding("a", "armv5"))
+    away = judged_run(tmp_path / "away", "20260101-000000", finding("b", "armv5"))
+    site = tmp_path / "site"
+    assert plumb("history", run, "--output", site)[0] == ExitCode.PASS
+    before = sorted(path.name for path in away.iterdir())
+    WAYS_OUT[way](site, away)
+    code, _, err = plumb("history", run, "--output", site)
+    assert (code, "error: a site may contain only files" in err) == (ExitCode.USAGE, True)
+    assert sorted(path.name for path in away.iterdir()) == before
