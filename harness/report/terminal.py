@@ -52,7 +52,9 @@ def show(console: Console, judgement: Judgement) -> None:
     for target, counters in judgement.kernel_counters.items():
         console.print(f"{target}: its kernel counted {counters_text(counters)}", markup=False)
     _show_misaligned_sites(console, judgement)
-    if not rules.is_audit(judgement.policy):
+    if rules.is_audit(judgement.policy):
+        _show_others(console, judgement)
+    else:
         _show_causes(console, judgement)
     if judgement.base:
         console.print(f"compared with BASE {one_line(judgement.base)}", markup=False)
@@ -150,6 +152,15 @@ def _show_causes(console: Console, judgement: Judgement) -> None:
             many = len(cause.followers)
             text = f"{many} finding{'' if many == 1 else 's'} may follow from this: {_ids(cause.followers)}"
             console.print(f"    {text}", markup=False)
+
+
+def _show_others(console: Console, judgement: Judgement) -> None:
+    """An audit's findings that the table of misaligned sites does not contain, such as a crash or a failed test."""
+    for _, findings in judgement.findings_by_cause():
+        for finding in findings.values():
+            if any(witness.detector != "audit" for witness in finding.witnesses):
+                console.print()
+                show_finding(console, finding)
 
 
 def _ids(ids: Sequence[str]) -> str:

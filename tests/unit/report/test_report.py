@@ -53,6 +53,25 @@ def shown(what: Judgement) -> str:
     return console.file.getvalue()
 
 
+def test_an_audit_shows_the_findings_that_are_no_misaligned_site() -> None:
+    """Regression: `plumb exec --audit` said "1 new finding" and showed none, for an abort or a failed command."""
+    whole = judgement()
+    (load,) = whole.findings
+    (witness,) = load.witnesses
+    site = msgspec.structs.replace(load, witnesses=[msgspec.structs.replace(witness, detector="audit")])
+    abort = msgspec.structs.replace(
+        load,
+        id="sigabrt-main",
+        kind="sigabrt",
+        title="SIGABRT in main",
+        witnesses=[msgspec.structs.replace(witness, detector="signal")],
+    )
+    text = shown(msgspec.structs.replace(whole, policy="audit", findings=[site, abort]))
+    assert text.count(abort.title) == 1
+    assert abort.replay in text
+    assert site.title not in text, "the table shows it"
+
+
 def test_findings_json_has_the_documented_keys_and_types(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     formats.write(folder, judgement())
