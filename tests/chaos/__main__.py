@@ -14,6 +14,9 @@ import click
 
 from tests.chaos.rounds import Chaos, rounds
 
+SHOWN_CHANGES = 500
+"""After how many changes of evidence to print a line."""
+
 
 @click.command()
 @click.option("--faults", default=200, show_default=True, help="How many faults to inject into checks.")
@@ -31,9 +34,11 @@ def main(faults: int, changes: int, seed: int) -> None:
             outcome = "; ".join(each.lies) or "withstood"
             click.echo(f"{number:4} {each.fault}: exit {each.code} {each.verdict}: {outcome}")
         made: Counter[str] = Counter()
-        passed = []
+        passed: list[str] = []
         for change, wrong in chaos.changes(changes):
             made[change.rpartition(": ")[2]] += 1
+            if made.total() % SHOWN_CHANGES == 0:
+                click.echo(f"{made.total()} changes, {len(passed)} believed")
             if wrong:
                 passed.append(f"{change}: {wrong}")
                 click.echo(passed[-1])

@@ -136,6 +136,7 @@ def believed(run: Path, most: int, draw: random.Random) -> Iterator[tuple[str, s
     known = fakes.write(run.with_name(f"{run.name}-known.toml"), "findings = []\n")
     kept = run.with_name(f"{run.name}-kept")
     usual = verdict_of(run, known)
+    assert usual in {Verdict.PASS, Verdict.FAIL}, f"the unchanged run is {usual}"
     shutil.copytree(run, kept, symlinks=True)
     names = [path.relative_to(run) for path in files_of(run)]
     contents = [(kept / name).read_bytes() for name in names]
@@ -174,12 +175,16 @@ def _changed_once(run: Path, name: Path, content: bytes, others: Sequence[bytes]
 
 
 def _restore(run: Path, kept: Path, name: Path) -> None:
-    """Restore the folder in which a file was changed; of the run's own, only the file."""
+    """Restore the file that was changed, and what stands beside it; its folder if that was removed."""
     place = (run / name).parent
-    if place == run:
-        for one in (run / name, run / f"{name}.old", run / f"{name}.other"):
-            shutil.rmtree(one) if one.is_dir() and not one.is_symlink() else one.unlink(missing_ok=True)
-        shutil.copy2(kept / name, run / name)
+    if not place.is_dir():
+        shutil.copytree(kept / name.parent, place, symlinks=True)
         return
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(kept / name.parent, place, symlinks=True)
+    beside = [run / f"{name}.old", run / f"{name}.other", *(place / new for new in NEW)]
+    for one in (run / name, *beside):
+        if one == run / name or not (kept / one.relative_to(run)).exists():
+            shutil.rmtree(one) if one.is_dir() and not one.is_symlink() else one.unlink(missing_ok=True)
+    for new in (place / "guest-77", place / "inputs"):
+        if not (kept / new.relative_to(run)).exists():
+            shutil.rmtree(new, ignore_errors=True)
+    shutil.copy2(kept / name, run / name)
