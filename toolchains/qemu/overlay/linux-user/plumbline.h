@@ -26,6 +26,14 @@ void plumbline_set_coverage(const char *path);
 bool plumbline_has_coverage(void);
 
 /*
+ * The -memory-order option. Bad input ends the emulator. Around each system call: one that takes memory away from other
+ * threads is made while none of them runs. The first function returns what the second one needs.
+ */
+void plumbline_set_memory_order(const char *model);
+bool plumbline_begin_call(int number, abi_ulong first, abi_ulong fourth);
+void plumbline_end_call(bool is_alone);
+
+/*
  * RISC-V: the answer of riscv_hwprobe(2) about misaligned accesses to integers, for RISCV_HWPROBE_KEY_CPUPERF_0. C
  * libraries choose their memcpy by it.
  */

@@ -151,7 +151,8 @@ static uint64_t digest(const void *bytes, size_t count)
 
 static bool describe_circumstances(const struct image_info *program, const char *cpu)
 {
-    g_autofree char *options = g_strdup_printf("%s %u %s", cpu, (unsigned)TARGET_PAGE_SIZE, plumbline_alignment());
+    g_autofree char *options = g_strdup_printf("%s %u %s%s", cpu, (unsigned)TARGET_PAGE_SIZE, plumbline_alignment(),
+                                               plumbline_reorders ? " reordering" : "");
     struct stat emulator;
     const uint8_t *buffer = tcg_ctx->code_gen_ptr, *beginning = (const uint8_t *)tcg_qemu_tb_exec;
 

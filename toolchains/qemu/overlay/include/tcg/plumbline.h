@@ -4,6 +4,7 @@
 
 #include "exec/memop.h"
 #include "exec/vaddr.h"
+#include "qemu/int128.h"
 
 enum {
     PLUMBLINE_ARCH,    /* the demand of the emulated architecture */
@@ -16,6 +17,44 @@ enum {
  * several words, which the emulator moves at once. plumbline_demanded() removes the flags.
  */
 enum { PLUMBLINE_BYTES = 1 << 14, PLUMBLINE_WORDS = 1 << 15, PLUMBLINE_FLAGS = PLUMBLINE_BYTES | PLUMBLINE_WORDS };
+
+/*
+ * Memory order (linux-user/memory_order.c): the stores of threads wait before they go to memory. Two more flags of a
+ * translator's MemOp matter then: a store goes there after all earlier ones, and an atomic access may do so before them.
+ */
+extern bool plumbline_reorders;
+enum { PLUMBLINE_RELEASE = 1 << 16, PLUMBLINE_RELAXED = 1 << 17, PLUMBLINE_ORDER = PLUMBLINE_RELEASE | PLUMBLINE_RELAXED };
+
+/*
+ * Barriers of the program: one that orders everything; one that orders stores; the beginning of a load-acquire, before
+ * which earlier releases go to memory.
+ */
+enum { PLUMBLINE_ORDER_ALL, PLUMBLINE_ORDER_STORES, PLUMBLINE_BEFORE_ACQUIRE };
+
+/* The thread begins and ends to execute translated code. No store waits afterwards. */
+void plumbline_enter_code(CPUState *cpu);
+void plumbline_leave_code(CPUState *cpu);
+
+/* All waiting stores of this thread go to memory, before an access by another way. */
+void plumbline_write_stores(CPUState *cpu);
+
+/*
+ * A store to the host's address `at`, of a value in memory's order: false if the caller must perform it. If the program
+ * may not write there, the store faults like any other.
+ */
+bool plumbline_delay_store(CPUState *cpu, void *at, int size, MemOp op, Int128 value);
+
+/*
+ * It goes to memory. The page was writable when the store was delayed. The kernel makes an exception of a page whose code
+ * was translated since, and the emulator's handler of signals makes that writable again.
+ */
+void plumbline_write_store(CPUState *cpu, void *at, int size, MemOp op, Int128 value);
+
+/* A load: true if `value` is that of a waiting store of this thread; otherwise the caller performs the load. */
+bool plumbline_load_own(CPUState *cpu, const void *at, int size, void *value);
+
+/* An atomic access is about to be performed. */
+void plumbline_before_atomic(CPUState *cpu, const void *at, int size, MemOp op);
 
 /*
  * The CPU of the thread that creates a new one, while the new CPU is created; NULL for the program's first. Both are of
