@@ -34,6 +34,7 @@ from harness.core.model import Server, Suite
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import CompilerPackage, KernelSpec, Policy, Target, Toolchain, ToolchainFamily
 from harness.isa.access_table import AccessTable
+from harness.isa.memory_order import MemoryModels
 from harness.judge.known.known_list import KnownList
 from harness.plan.catalog import Catalog
 from harness.plan.workloads import WorkloadFile
@@ -41,6 +42,7 @@ from harness.protocol import allowed_differences
 from harness.protocol.allowed_refusals import RefusalList
 from harness.report.markdown_table import table
 from harness.report.schema import field_docstrings
+from harness.run.environments.litmus import Shapes
 from harness.run.server_questions import Questions
 from harness.workflows.campaign.engine.cluster import ClusterFile
 from harness.workflows.measure import tier_agreement
@@ -81,6 +83,8 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("measurements/trees.toml", trees.TreeList),
     ("harness/workflows/ignored_paths.toml", IgnoredPathTable),
     ("harness/isa/accesses/ISA.toml", AccessTable),
+    ("harness/isa/memory_orders.toml", MemoryModels),
+    ("harness/run/environments/litmus.toml", Shapes),
     ("harness/workflows/measure/tier_differences.toml", tier_agreement.TierDifferenceTable),
     ("harness/protocol/differences.toml", allowed_differences.AllowedDifferenceTable),
     ("suites/fuzz/grammar.toml", Grammar),

@@ -159,6 +159,7 @@ _LISTS: dict[str, Callable[[Catalog], tuple[Mapping[str, Any], list[str]]]] = {
 @options.allocator
 @options.toolchain
 @options.environment
+@options.memory_order
 @options.io
 @options.cflags
 @options.make_variables
@@ -175,6 +176,7 @@ def plan(
     allocator: str,
     toolchain: str,
     environment: str,
+    memory_order: str,
     io: str,
     cflags: tuple[str, ...],
     make_variables: tuple[str, ...],
@@ -200,6 +202,7 @@ def plan(
             "optimisation": optimisation,
             "allocator": allocator,
             "environment": environment,
+            "memory_order": memory_order,
             "io": io,
             "settings": settings.words,
             "revision": revision_of(known) if isinstance(known, Path) else "",

@@ -17,6 +17,7 @@ from harness.core.model import (
     Everywhere,
     Flavour,
     GuestEnvironment,
+    MemoryOrder,
     Tier,
     Transport,
 )
@@ -202,6 +203,14 @@ environment = click.option(
     show_default=True,
     help="Environment of the servers; musl-stack: musl's small thread stacks; debian-service: the system call filter "
     "of Debian's service.",
+)
+memory_order = click.option(
+    "--memory-order",
+    type=click.Choice(get_args(MemoryOrder)),
+    default="usual",
+    show_default=True,
+    help="Order in which the servers' threads see one another's stores; usual: the host's; weak: as the target's "
+    "architecture allows, delayed at random by the seed.",
 )
 io = click.option(
     "--io",

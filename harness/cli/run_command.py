@@ -94,6 +94,7 @@ def planned_request(
         run=folder,
         allocator=run.allocator,
         environment=run.environment,
+        memory_order=run.memory_order,
         io=run.io,
         **msgspec.structs.asdict(check),
     )

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from harness.cli import options
 from harness.core import json_codec
-from harness.core.model import DEFAULT_OPTIMISATION, Allocator, Flavour, GuestEnvironment, Record, Transport
+from harness.core.model import (
+    DEFAULT_OPTIMISATION,
+    Allocator,
+    Flavour,
+    GuestEnvironment,
+    MemoryOrder,
+    Record,
+    Transport,
+)
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.judge.known import known_list
 from harness.workflows import run_folders
@@ -81,6 +89,7 @@ class RunOptions(FolderOptions, frozen=True):
     allocator: Allocator
     toolchain: str
     environment: GuestEnvironment
+    memory_order: MemoryOrder
     io: Transport
     emulator: Flavour
     jobs: int
@@ -95,6 +104,7 @@ class RunOptions(FolderOptions, frozen=True):
             allocator="libc",
             toolchain=DEFAULT_FAMILY,
             environment="usual",
+            memory_order="usual",
             io="unix",
             emulator="pinned",
             jobs=options.DEFAULT_JOBS,
@@ -153,6 +163,7 @@ run_options = _adding(
     options.allocator,
     options.toolchain,
     options.environment,
+    options.memory_order,
     options.io,
     options.emulator,
     options.jobs,

@@ -40,6 +40,10 @@ Allocator = Literal["libc", "jemalloc", "makefile", "guard", "guard-natural"]
 GuestEnvironment = Literal["usual", "musl-stack", "debian-service"]
 """The surroundings of an emulated program apart from the machine (harness.build.environments)."""
 
+MemoryOrder = Literal["usual", "weak"]
+"""The order in which threads of an emulated program see one another's stores: the host's, or whichever the target's
+architecture allows (harness.isa.memory_order)."""
+
 
 Transport = Literal["unix", "tcp"]
 """How clients connect to a server under test: over a Unix socket, or over TCP on loopback. Machines of the kernel tier

@@ -152,6 +152,7 @@ def conclude(
         allocator=run.allocator,
         toolchain=run.toolchain,
         environment=run.environment,
+        memory_order=run.memory_order,
         io=run.io,
         tier=run.tier,
         tests=run.tests,

@@ -9,7 +9,16 @@ import msgspec
 from harness.analysis.detectors import registry
 from harness.core.errors import InconclusiveError
 from harness.core.finding import Cause, Finding, Occasion, Verdict, Witness
-from harness.core.model import CANARY_SUITE, Allocator, GuestEnvironment, Name, Record, Tier, Transport
+from harness.core.model import (
+    CANARY_SUITE,
+    Allocator,
+    GuestEnvironment,
+    MemoryOrder,
+    Name,
+    Record,
+    Tier,
+    Transport,
+)
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.isa import rules
 from harness.judge import misaligned_blocks, second_opinion
@@ -52,6 +61,8 @@ class Judgement(Record, frozen=True):
     """The family of toolchains; the default: those that the targets name."""
     environment: GuestEnvironment = "usual"
     """The environment of the programs (`--environment`)."""
+    memory_order: MemoryOrder = "usual"
+    """The order of memory accesses that their threads saw (`--memory-order`)."""
     io: Transport = "unix"
     """How the suites' clients reached the servers."""
     tier: Tier | Literal[""] = ""

@@ -165,6 +165,7 @@ OPTIONS: dict[str, Callable[[Judgement], str]] = {
     "optimisation": lambda one: one.optimisation,
     "allocator": lambda one: one.allocator,
     "environment": lambda one: one.environment,
+    "memory-order": lambda one: one.memory_order,
     "io": lambda one: one.io,
 }
 """The options of a check that a plan names, without `--`, and what a run had: another value shows other findings."""
@@ -179,6 +180,7 @@ IDENTITIES: dict[str, Callable[[Judgement], str]] = {
     "allocators": OPTIONS["allocator"],
     "toolchains": OPTIONS["toolchain"],
     "environments": OPTIONS["environment"],
+    "memory orders": OPTIONS["memory-order"],
     "transports (--io)": OPTIONS["io"],
     "build settings (--cflags, --make)": lambda one: shlex.join(one.settings),
 }

@@ -19,6 +19,7 @@ from harness.core.model import (
     BuildSettings,
     FileName,
     GuestEnvironment,
+    MemoryOrder,
     Name,
     NameOrNone,
     Program,
@@ -113,6 +114,10 @@ class Reproducer(Record, frozen=True):
     """The family of toolchains that compiled; the default: the one that the target names."""
     environment: GuestEnvironment = "usual"
     """The environment of the server (`--environment`)."""
+    memory_order: MemoryOrder = "usual"
+    """The order of memory accesses that its threads saw (`--memory-order`)."""
+    seed: int = 0
+    """The seed of that order."""
     io: Transport = "unix"
     """How clients connected to the server. A server in a virtual machine has only TCP."""
     files: dict[FileName, str] = msgspec.field(default_factory=dict)
@@ -218,6 +223,8 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         allocator=run.allocator,
         toolchain=run.toolchain,
         environment=run.environment,
+        memory_order=run.memory_order,
+        seed=run.seed if run.memory_order != "usual" else 0,
         io=run.io,
         settings=run.settings,
         packages={name: run.packages[name] for name in (best.target, ORACLE) if name in run.packages},

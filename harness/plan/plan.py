@@ -93,6 +93,7 @@ class PlannedCells(msgspec.Struct, frozen=True, kw_only=True):
     optimisation: str = ""
     allocator: str = ""
     environment: str = ""
+    memory_order: str = ""
     io: str = ""
     settings: list[str] | None = None
     """The options of a check that add to the builds for targets, as `BuildSettings.words`; None in documents of earlier
@@ -104,8 +105,8 @@ class PlannedCells(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def options(self) -> dict[str, str]:
         """The options of a check that the plan names, without `--`, and their values."""
-        names = ("toolchain", "policy", "optimisation", "allocator", "environment", "io")
-        return {name: value for name in names if (value := getattr(self, name))}
+        names = ("toolchain", "policy", "optimisation", "allocator", "environment", "memory_order", "io")
+        return {name.replace("_", "-"): value for name in names if (value := getattr(self, name))}
 
 
 def read_plan(path: Path) -> PlannedCells:

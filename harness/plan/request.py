@@ -16,6 +16,7 @@ from harness.core.model import (
     Everywhere,
     Flavour,
     GuestEnvironment,
+    MemoryOrder,
     Record,
     Tier,
     Transport,
@@ -69,6 +70,7 @@ class Request(CheckSettings, frozen=True, kw_only=True):
     run: Path
     allocator: Allocator = "libc"
     environment: GuestEnvironment = "usual"
+    memory_order: MemoryOrder = "usual"
     io: Transport = "unix"
     """How the suites' clients reach the servers."""
     needs_native: bool = False

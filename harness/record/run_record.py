@@ -16,6 +16,7 @@ from harness.core.model import (
     DigestOrNone,
     Everywhere,
     GuestEnvironment,
+    MemoryOrder,
     Name,
     NameOrNone,
     Record,
@@ -147,6 +148,7 @@ class RunRecord(Record, frozen=True):
     toolchain: Name = DEFAULT_FAMILY
     """The family of toolchains; the default: those that the targets name."""
     environment: GuestEnvironment = "usual"
+    memory_order: MemoryOrder = "usual"
     io: Transport = "unix"
     """How the suites' clients connected to the servers, except those in virtual machines, which have only TCP."""
     tests: list[str] = msgspec.field(default_factory=list)

@@ -134,6 +134,7 @@ def _made_from(judgement: Judgement) -> str:
     """How the server was compiled, which a distribution does not say, and how it ran where that is unusual."""
     server = as_text(judgement.server)
     around = [] if judgement.environment == "usual" else [f"environment {judgement.environment}"]
+    around += [] if judgement.memory_order == "usual" else [f"memory order {judgement.memory_order}"]
     around += [] if judgement.io == "unix" else [f"clients over {judgement.io.upper()}"]
     if not judgement.optimisation:
         return f"The distribution's own build, {', '.join([server, *around])}."

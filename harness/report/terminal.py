@@ -119,6 +119,7 @@ def _settings_text(judgement: Judgement) -> str:
         "allocator": (judgement.allocator, "libc"),
         "toolchain": (judgement.toolchain, DEFAULT_FAMILY),
         "environment": (judgement.environment, "usual"),
+        "memory order": (judgement.memory_order, "usual"),
         "io": (judgement.io, "unix"),
         "timeout multiplier": (f"{judgement.timeout_multiplier:g}", "1"),
     }

@@ -89,6 +89,8 @@ class CellSpec(Record, frozen=True):
     """None if the target has no detector."""
     environment_canary: Path | None = None
     """None in the usual environment."""
+    litmus: Path | None = None
+    """The program of the litmus tests; None in the usual order of memory accesses."""
     peers: dict[str, PeerServer] = msgspec.field(default_factory=dict)
     """Target -> the same server there: the run's targets, and `native`, which is the oracle."""
     units: Units | None = None

@@ -20,7 +20,7 @@ from harness.core.wanted_tests import is_wanted
 from harness.run import detector_canary, private_network, unit_runner
 from harness.run.canary import cases
 from harness.run.cell_spec import CellSpec, read_cell
-from harness.run.environments import environment_canary
+from harness.run.environments import environment_canary, litmus
 from harness.run.server_process import StartError
 from harness.run.servers.waits import BlockedError
 from harness.run.session.cell_session import CellSession
@@ -77,6 +77,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "environment_case" in metafunc.fixturenames:
         deaths = environment_canary.expectations(run.cell.runner.guest_environment) if run else []
         metafunc.parametrize("environment_case", deaths, ids=[case for case, _ in deaths])
+    if "litmus_case" in metafunc.fixturenames:
+        shapes = list(litmus.cases(run.cell.runner.target)) if run and run.cell.litmus else []
+        metafunc.parametrize("litmus_case", shapes, ids=[case.name for case in shapes])
     if "unit" in metafunc.fixturenames:
         metafunc.parametrize("unit", [unit.name for unit in unit_drivers.table()])
     if "selftest" in metafunc.fixturenames:

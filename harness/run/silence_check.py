@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from harness.core.errors import InfrastructureError
 from harness.record import fault_log
 from harness.run import canary, detector_canary
-from harness.run.environments import environment_canary
+from harness.run.environments import environment_canary, litmus
 from harness.run.vm.guest import CANARY
 
 if TYPE_CHECKING:
@@ -32,7 +32,11 @@ def why_blind(cache: Cache, runner: Runner, tools: Toolchain, folder: Path, host
     if host is None and not runner.records_faults:
         return "this emulator, or machine, records no faults"
     try:
-        return _canaries(cache, runner, tools, folder, host) or _unsurrounded(cache, runner, tools, folder)
+        return (
+            _canaries(cache, runner, tools, folder, host)
+            or _unsurrounded(cache, runner, tools, folder)
+            or _in_wrong_order(cache, runner, tools)
+        )
     except InfrastructureError as error:
         return f"{error.what}: {error.because}"
 
@@ -51,6 +55,15 @@ def _unsurrounded(cache: Cache, runner: Runner, tools: Toolchain, folder: Path) 
     """The requirements that the runner's environment does not meet; empty if it meets all."""
     program = environment_canary.compile_environment_canary(cache, runner, tools)
     return environment_canary.misbehaviour(program, runner, folder) if program is not None else ""
+
+
+def _in_wrong_order(cache: Cache, runner: Runner, tools: Toolchain) -> str:
+    """The first litmus test that contradicts the runner's order of memory accesses; empty if none does."""
+    if not runner.memory_order:
+        return ""
+    program = litmus.compile_litmus(cache, runner.target, tools)
+    wrong = ((case.name, litmus.disagreement(program, runner, case)) for case in litmus.cases(runner.target))
+    return next((f"the outcome of its litmus test {name} was {what}" for name, what in wrong if what), "")
 
 
 def _canaries(cache: Cache, runner: Runner, tools: Toolchain, folder: Path, host: VirtualMachine | None) -> str:

@@ -325,6 +325,7 @@ class _Search:
             run=folder,
             allocator=run.allocator,
             environment=run.environment,
+            memory_order=run.memory_order,
             io=run.io,
             tests=self._chosen(witness),
             limit_seconds=OPEN_ENDED_SECONDS,

@@ -14,7 +14,7 @@ import msgspec
 
 from harness.build import initramfs
 from harness.build.emulators.guest_root import guest_root
-from harness.build.emulators.runner import target_runner
+from harness.build.emulators.runner import target_runner, with_order
 from harness.build.environments import guest_environment
 from harness.build.executed_blocks import compile_blocks
 from harness.build.instruction_counter import call_numbers, compile_counter
@@ -32,6 +32,7 @@ from harness.run.cell_spec import UpstreamSpec
 from harness.run.counting.counted_server import Counter
 from harness.run.detector_canary import compile_detector_canary
 from harness.run.environments.environment_canary import compile_environment_canary
+from harness.run.environments.litmus import compile_litmus
 from harness.run.selftests import build_program
 from harness.run.unit_runner import PLACES
 from harness.run.upstream.launches import compile_launcher
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from harness.build.emulators.runner import Runner
     from harness.build.unit_drivers import Units
-    from harness.core.model import Allocator, Build, Flavour, GuestEnvironment, Program, SourceTree
+    from harness.core.model import Allocator, Build, Flavour, GuestEnvironment, MemoryOrder, Program, SourceTree
     from harness.core.target_model import Policy, Target, Toolchain
     from harness.plan.catalog import Catalog
     from harness.workflows.workbench import Workbench
@@ -74,14 +75,21 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         """The folder in which the emulator looks for the target's libraries."""
         return guest_root(self.bench.cache, self.toolchain)
 
-    def runner(self, policy: str, environment: GuestEnvironment = "usual") -> Runner:
-        """How to run the target's programs under a policy, in an environment.
+    def runner(
+        self,
+        policy: str,
+        environment: GuestEnvironment = "usual",
+        memory_order: MemoryOrder = "usual",
+        seed: int = 0,
+    ) -> Runner:
+        """How to run the target's programs under a policy, in an environment, with an order of memory accesses.
 
-        Raises UsageError for a policy or an environment that the target cannot have.
+        `seed`: of that order. Raises UsageError for a policy, an environment or an order that the target cannot have.
         """
         resolved = rules.policy_for(self.bench.catalog.policies, policy, self.target)
         cache, tools = self.bench.cache, self.toolchain
         runner = target_runner(cache, self.target, tools, resolved, self.programs, flavour=self.flavour)
+        runner = with_order(runner, memory_order, seed)
         return guest_environment.surrounded(cache, runner, tools, environment)
 
     def plan(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> BuildPlan:
@@ -154,6 +162,10 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
     def detector_canary(self) -> Path | None:
         """The program that makes the target's detector report; None for a target without a detector."""
         return compile_detector_canary(self.bench.cache, self.target, self.toolchain)
+
+    def litmus(self, runner: Runner) -> Path | None:
+        """The program that proves the order of memory accesses of a runner; None in the usual one."""
+        return compile_litmus(self.bench.cache, self.target, self.toolchain) if runner.memory_order else None
 
     def environment_canary(self, runner: Runner) -> Path | None:
         """The program that proves the environment of a runner; None in the usual one."""

@@ -13,12 +13,13 @@ from harness.core.digests import key_of, sha256_of
 from harness.core.errors import UsageError
 from harness.core.model import GuestEnvironment  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.target_model import Policy, Target  # noqa: TC001 - the same
+from harness.isa import memory_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.core.cache import Cache
-    from harness.core.model import Flavour
+    from harness.core.model import Flavour, MemoryOrder
     from harness.core.target_model import Toolchain
 
 EMULATED_SIGABRT = 35
@@ -44,6 +45,8 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     """The environment of the programs (harness.build.environments)."""
     preloads: tuple[Path, ...] = ()
     """Shared objects of that environment, which every program preloads beside its own."""
+    memory_order: str = ""
+    """The value of the pinned emulator's `-memory-order` (harness.isa.memory_order); empty: the host's order."""
     translations: Path | None = None
     """The cache's folder where the pinned emulator keeps translated code for the next process; None: it keeps none."""
 
@@ -78,7 +81,8 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
         edges = ["-coverage", str(coverage)] if coverage and self.reports_edges else []
         loading = ["-plugin", plugin] if plugin else []
         keeping = [] if edges or loading else self._keeping(program)
-        options = [*self.options, *preloading, *log, *edges, *loading, *keeping]
+        ordering = ["-memory-order", self.memory_order] if self.memory_order else []
+        options = [*self.options, *ordering, *preloading, *log, *edges, *loading, *keeping]
         return [str(self.program), *options, str(program), *arguments]
 
     def _keeping(self, program: Path) -> list[str]:
@@ -89,7 +93,9 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.translations is None or not program.is_relative_to(self.translations.parent):
             return []
-        key = key_of([str(self.program), *self.options, str(program)])
+        # A seed changes no code.
+        reordering = ["reordering"] if self.memory_order else []
+        key = key_of([str(self.program), *self.options, *reordering, str(program)])
         return ["-translations", str(self.translations / f"{program.name}-{self.target.name}-{key}" / "code")]
 
     @property
@@ -171,6 +177,18 @@ def with_root(runner: Runner, root: Path) -> Runner:
     """How to run emulated programs whose dynamic loader and libraries are below a folder instead of `/`."""
     at = runner.options.index("-L") + 1
     return msgspec.structs.replace(runner, options=[*runner.options[:at], str(root), *runner.options[at + 1 :]])
+
+
+def with_order(runner: Runner, order: MemoryOrder, seed: int) -> Runner:
+    """How to run emulated programs whose threads see one another's stores in an order.
+
+    Raises UsageError for an order that the programs of the runner's target cannot be shown.
+    """
+    memory_order.check_order(order, runner.target, "pinned" if runner.records_faults else "distro")
+    if order == "usual":
+        return runner
+    option = memory_order.emulator_option(memory_order.model_of(runner.target), seed)
+    return msgspec.structs.replace(runner, memory_order=option)
 
 
 def with_stub(runner: Runner, stub: Path) -> Runner:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.core.errors import UsageError
-from harness.core.model import Allocator, GuestEnvironment, Record
+from harness.core.model import Allocator, GuestEnvironment, MemoryOrder, Record
 from harness.core.strict_toml import ROOT, at_line, decode_toml, line_of, read_text
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE, Endianness
 from harness.isa import rules
@@ -58,6 +58,8 @@ class KnownFinding(Record, frozen=True):
     """The environment of the programs (`--environment`), such as `musl-stack` or `usual`; globs allowed. Without the
     key: any.
     """
+    memory_order: str = "*"
+    """The order of memory accesses (`--memory-order`), `usual` or `weak`; globs allowed. Without the key: any."""
     policy: str = "*"
     """The policy for misaligned accesses (`--policy`), such as `strict`; globs allowed. Without the key: any."""
     allocator: str = "*"
@@ -96,6 +98,7 @@ class Settings(Record, frozen=True):
 
     toolchain: str = DEFAULT_FAMILY
     environment: GuestEnvironment = "usual"
+    memory_order: MemoryOrder = "usual"
     policy: str = "signal"
     """The policy, without the prefix of an audit, which lists what the policy forbids."""
     allocator: Allocator = "libc"

@@ -81,6 +81,7 @@ def _properties(judgement: Judgement, cell: CellVerdict) -> dict[str, str]:
         "policy": judgement.policy,
         "optimisation": judgement.optimisation,
         "environment": judgement.environment,
+        "memory-order": judgement.memory_order,
         "io": judgement.io,
         "seed": str(judgement.seed),
         "passed": str(cell.passed),

@@ -65,6 +65,7 @@ def _facts(judgement: Judgement) -> str:
         f"{as_text(sentence(judgement))} · policy {as_code(judgement.policy)} · "
         + (f"{as_code(level_text(judgement.optimisation))} · " if judgement.optimisation else "")
         + (f"environment `{judgement.environment}` · " if judgement.environment != "usual" else "")
+        + (f"memory order `{judgement.memory_order}` · " if judgement.memory_order != "usual" else "")
         + (f"io `{judgement.io}` · " if judgement.io != "unix" else "")
         + (f"timeout multiplier {judgement.timeout_multiplier:g} · " if judgement.timeout_multiplier != 1 else "")
         + f"seed {judgement.seed} · {sum(judgement.stages.values()):.0f} s"

@@ -92,6 +92,7 @@ def render(judgement: Judgement) -> str:
             "verdict": judgement.verdict,
             "optimisation": judgement.optimisation,
             "environment": judgement.environment,
+            "memoryOrder": judgement.memory_order,
             "io": judgement.io,
         },
     }
@@ -107,6 +108,7 @@ def _category(judgement: Judgement) -> str:
     """The category of the document. A later one of the same category replaces it, so each matrix job has its own."""
     targets = dict.fromkeys(cell.target for cell in judgement.cells)
     around = "" if judgement.environment == "usual" else f"{judgement.environment}/"
+    around += "" if judgement.memory_order == "usual" else f"{judgement.memory_order}-order/"
     way = "" if judgement.io == "unix" else f"{judgement.io}/"
     return f"plumbline/{judgement.policy}/{around}{way}{'+'.join(targets)}/"
 

@@ -233,7 +233,8 @@ def _words(catalog: Catalog, request: Request, part: Job, *, warnings: str) -> l
     words += ["--server", SERVER, "--policy", rules.base_name(request.policy), "--optimisation", request.optimisation]
     words += ["--toolchain", catalog.family, "--allocator", request.allocator]
     words += ["--timeout-multiplier", f"{catalog.timeout_multiplier:g}"]
-    words += ["--environment", request.environment, *request.settings.words]
+    words += ["--environment", request.environment, "--memory-order", request.memory_order]
+    words += request.settings.words
     words += ["--io", request.io, "--emulator", request.emulator, "--seed", str(request.seed)]
     words += ["--warnings", warnings, "--known", KNOWN, "--run", RUN, "--jobs", "1"]
     words += [word for test in request.tests for word in ("--test", test)]

@@ -69,6 +69,7 @@ _RECORDED: dict[str, Callable[[RunRecord], str]] = {
     "--toolchain": lambda run: run.toolchain,
     "--allocator": lambda run: run.allocator,
     "--environment": lambda run: run.environment,
+    "--memory-order": lambda run: run.memory_order,
     "--io": lambda run: run.io,
     "--emulator": lambda run: run.emulator,
     "--seed": lambda run: str(run.seed),

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.build.emulators.runner import Runner
-    from harness.core.model import Allocator, BuildSettings, GuestEnvironment, Transport
+    from harness.core.model import Allocator, BuildSettings, GuestEnvironment, MemoryOrder, Transport
     from harness.core.progress import Progress
     from harness.core.target_model import Target
     from harness.judge.reproducer import Reproducer
@@ -79,6 +79,8 @@ class _Start(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     optimisation: str
     environment: GuestEnvironment = "usual"
+    memory_order: MemoryOrder = "usual"
+    seed: int = 0
     allocator: Allocator = "libc"
     settings: BuildSettings | None = None
     options: Sequence[str] = ()
@@ -98,6 +100,8 @@ def _start_of(session: DebugSession, reproducer: Reproducer | None) -> _Start:
         policy=session.policy or rules.base_name(reproducer.policy),
         optimisation=session.optimisation or reproducer.optimisation,
         environment=reproducer.environment,
+        memory_order=reproducer.memory_order,
+        seed=reproducer.seed,
         allocator=reproducer.allocator,
         settings=reproducer.settings,
         options=reproducer.options,
@@ -141,7 +145,7 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
     )
     tree = bench.open_server(start.server, start.settings, packages=True)
     setup = set_up_target(bench, target)
-    runner = setup.runner(start.policy, start.environment)
+    runner = setup.runner(start.policy, start.environment, start.memory_order, start.seed)
     build = setup.build(tree, start.optimisation, start.allocator)
     # The packages of its run are those of its own target.
     compared = reproducer if reproducer is not None and reproducer.target == target.name else None

@@ -70,6 +70,7 @@ def _identity(bench: Workbench, request: Request, content: str) -> list[str]:
                 request.optimisation,
                 request.allocator,
                 request.environment,
+                request.memory_order,
                 request.io,
                 request.emulator,
                 request.seed,

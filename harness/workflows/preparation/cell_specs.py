@@ -124,6 +124,7 @@ class CellSpecs:
             canary=target.setup.canary(),
             detector_canary=target.setup.detector_canary(),
             environment_canary=target.setup.environment_canary(target.runner),
+            litmus=target.setup.litmus(target.runner),
         )
 
     def has_host_runs(self, cell: Cell) -> bool:

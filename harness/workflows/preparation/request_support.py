@@ -12,6 +12,7 @@ from harness.core.errors import UsageError
 from harness.core.model import DEFAULT_OPTIMISATION
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.isa import rules
+from harness.isa.memory_order import check_order
 from harness.plan.catalog import DEFAULT_SERVER
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def check_supported(catalog: Catalog, request: Request) -> None:
         rules.check_toolchain(rules.policy_for(catalog.policies, request.policy, target), target, tools)
         allocator.check_supported(request.allocator, target, tools)
         guest_environment.check_supported(request.environment, target, tools, request.emulator)
+        check_order(request.memory_order, target, request.emulator)
         check_level(tools, request.optimisation)
 
 

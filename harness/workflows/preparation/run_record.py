@@ -49,6 +49,7 @@ def run_record(bench: Workbench, request: Request, prepared: PreparedRun, record
         toolchain=catalog.family,
         timeout_multiplier=catalog.timeout_multiplier,
         environment=request.environment,
+        memory_order=request.memory_order,
         io=request.io,
         tests=request.tests,
         tier=request.tier,

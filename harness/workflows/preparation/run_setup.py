@@ -75,7 +75,8 @@ class RunSetup:
         return run if run.has_oracle else msgspec.structs.replace(run, targets=self.without_blame(targets))
 
     def _prepare(self, programs: SuitePrograms, setup: TargetSetup) -> BuiltTarget | UnbuiltTarget:
-        runner = setup.runner(self.request.policy, self.request.environment)
+        request = self.request
+        runner = setup.runner(request.policy, request.environment, request.memory_order, request.seed)
         try:
             # First, because compiling the server for units leaves it in the cache.
             units = programs.units(setup, self.request.allocator)

@@ -141,6 +141,7 @@ def _check_command(run: RunRecord, reproducer: Reproducer, finding: Finding) -> 
         ("--policy", "" if rules.is_audit(run.policy) else run.policy, "signal"),
         ("--allocator", run.allocator, "libc"),
         ("--environment", run.environment, "usual"),
+        ("--memory-order", run.memory_order, "usual"),
         ("--io", run.io, "unix"),
         ("--optimisation", run.optimisation, "O2"),
     ):

@@ -83,6 +83,7 @@ def on_host(reproducer: Reproducer) -> Reproducer | None:
         allocator="libc",
         toolchain=DEFAULT_FAMILY,
         environment="usual",
+        memory_order="usual",
         settings=BuildSettings(),
         mixed=[],
     )

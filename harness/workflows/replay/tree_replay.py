@@ -55,7 +55,7 @@ class TreeReplay:
     def run(self, *, silence_proved: bool) -> tuple[Recurrence, str]:
         """Whether the finding came again, and what happened. Raises BuildFailedError."""
         reproducer, setup = self.reproducer, self.setup
-        runner = setup.runner(reproducer.policy, reproducer.environment)
+        runner = setup.runner(reproducer.policy, reproducer.environment, reproducer.memory_order, reproducer.seed)
         build = self._with_preload(setup, self._build(setup, reproducer.allocator))
         if reproducer.kind == BUILD:
             return Recurrence(outcome="gone"), "it compiles"

@@ -170,6 +170,7 @@ def test_a_planned_cell_that_only_ran_in_a_lower_tier_makes_a_pass_unknown() -> 
         ("optimisation", "O2", "O3-lto", "--optimisation O3-lto"),
         ("allocator", "libc", "jemalloc", "--allocator jemalloc"),
         ("environment", "usual", "musl-stack", "--environment musl-stack"),
+        ("memory-order", "usual", "weak", "--memory-order weak"),
         ("io", "unix", "tcp", "--io tcp"),
     ],
 )
@@ -183,7 +184,7 @@ def test_a_plan_with_other_options_is_refused(option: str, ran: str, other: str,
         f"plan again with --{option} {ran}, or check again with {words}",
     )
     with pytest.raises(UsageError, match="the plan is for other options"):
-        join([msgspec.structs.replace(CLEAN, **{option: other})], options={option: ran})
+        join([msgspec.structs.replace(CLEAN, **{option.replace("-", "_"): other})], options={option: ran})
 
 
 def test_a_plan_of_another_commit_is_refused() -> None:
@@ -321,6 +322,7 @@ def test_checkouts_of_one_tree_in_two_folders_are_the_same() -> None:
         ("allocator", "allocators"),
         ("toolchain", "toolchains"),
         ("environment", "environments"),
+        ("memory_order", "memory orders"),
         ("io", r"transports \(--io\)"),
         ("settings", r"build settings \(--cflags, --make\)"),
     ],

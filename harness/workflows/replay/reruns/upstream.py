@@ -121,7 +121,7 @@ def _cell(
     for name in reproducer.mixed:
         other = set_up_target(bench, bench.catalog.targets[name])
         peers[name] = PeerServer(
-            runner=other.runner(reproducer.policy, reproducer.environment),
+            runner=other.runner(reproducer.policy, reproducer.environment, reproducer.memory_order, reproducer.seed),
             build=other.build(tree, optimisation, reproducer.allocator),
         )
         mixed[name] = other.upstream(tree, optimisation, reproducer.allocator)

@@ -1,0 +1,89 @@
+"""The order in which processors make their stores visible to one another: harness/isa/memory_orders.toml.
+
+The pinned emulator runs threads on the host's processors, and so shows programs the host's order. With `--memory-order
+weak` it delays each thread's stores as the target's architecture allows.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Literal
+
+from harness.core.errors import UsageError
+from harness.core.model import Record
+from harness.core.strict_toml import PACKAGE, read_toml
+
+if TYPE_CHECKING:
+    from harness.core.model import Flavour, MemoryOrder
+    from harness.core.target_model import Target
+
+MEMORY_ORDERS = PACKAGE / "isa" / "memory_orders.toml"
+
+Order = Literal["unordered", "ordered", "ordered-unforwarded", "none"]
+"""Of the stores of one thread, as other threads see them (memory_orders.toml explains each)."""
+
+
+class MemoryModel(Record, frozen=True):
+    """One architecture in harness/isa/memory_orders.toml."""
+
+    order: Order
+    store_barrier: str
+    """An instruction that orders stores alone, or more; empty if the order is `none`."""
+    single: list[str]
+    """CPU models of the emulator that stand for a machine with one processor."""
+    source: str
+
+
+class MemoryModels(Record, frozen=True):
+    """harness/isa/memory_orders.toml."""
+
+    architectures: dict[str, MemoryModel]
+
+
+@functools.cache
+def models() -> dict[str, MemoryModel]:
+    """Each model, by the name that targets give the instruction set."""
+    return read_toml(MEMORY_ORDERS, MemoryModels).architectures
+
+
+def why_not(target: Target) -> str:
+    """The reason why a target's programs cannot be shown a weaker order than the host's; empty if they can."""
+    if target.emulator.runs_here:
+        return "its programs run directly on the host, in the host's order"
+    if target.emulator.has_kernel:
+        return "it is an emulated machine with its own kernel; the user tier has a target for the same programs"
+    model = models()[target.isa]
+    if model.order == "none":
+        return f"its stores are not reordered ({model.source})"
+    if target.emulator.cpu in model.single:
+        return f"{target.emulator.cpu} is a single processor ({model.source})"
+    return ""
+
+
+def check_order(order: MemoryOrder, target: Target, flavour: Flavour) -> None:
+    """Raise UsageError for an order that a target's programs cannot be shown."""
+    if order == "usual" or not (why := why_not(target) or _not_pinned(flavour)):
+        return
+    raise UsageError(
+        f"memory order '{order}' is not available on {target.name}",
+        where="--memory-order",
+        because=why,
+        remedy="leave out the target or the option",
+    )
+
+
+def _not_pinned(flavour: Flavour) -> str:
+    return "a distribution's emulator does not delay stores" if flavour == "distro" else ""
+
+
+def model_of(target: Target) -> MemoryModel:
+    """The model of a target. Raises UsageError for one whose programs see no weaker order than the host's."""
+    check_order("weak", target, "pinned")
+    return models()[target.isa]
+
+
+def emulator_option(model: MemoryModel, seed: int) -> str:
+    """The model as the value of the pinned emulator's `-memory-order` (toolchains/qemu/overlay/linux-user)."""
+    stores = "unordered" if model.order == "unordered" else "ordered"
+    forwarding = "no" if model.order == "ordered-unforwarded" else "yes"
+    return f"stores={stores},forwarding={forwarding},seed={seed}"

@@ -1,0 +1,67 @@
+/*
+ * The words of the litmus tests in litmus.toml. WORD is the type of a test's accesses, and STORE_BARRIER an instruction
+ * of the architecture that orders stores alone. The compiler chooses the instructions, and does not reorder them.
+ */
+#include <pthread.h>
+#include <stdint.h>
+
+enum { AT_ONCE = 256, MOST_THREADS = 4, PATIENCE = 3000, RESULTS = 6 };
+
+/* A location with a line of a cache for itself. */
+union place {
+    uint8_t byte[64];
+    uint16_t half[32];
+    uint32_t word[16];
+    uint64_t dword[8];
+} __attribute__((aligned(64)));
+
+struct round {
+    union place x, y, z;
+    uint64_t result[RESULTS];
+};
+
+struct shape {
+    const char *name;
+    int threads;
+    void (*perform[MOST_THREADS])(struct round *);
+    int (*has_outcome)(const struct round *);
+};
+
+#define KEEP_ORDER() __asm__ volatile("" : : : "memory")
+#define STORE(pointer, value, order) \
+    do { \
+        KEEP_ORDER(); \
+        __atomic_store_n(pointer, value, order); \
+        KEEP_ORDER(); \
+    } while (0)
+#define LOAD(number, pointer, order) \
+    do { \
+        KEEP_ORDER(); \
+        at->result[number] = __atomic_load_n(pointer, order); \
+        KEEP_ORDER(); \
+    } while (0)
+#define AT(place) ((WORD *)&at->place)
+
+#define PUT(place, value) STORE(AT(place), value, __ATOMIC_RELAXED)
+#define PUT_RELEASE(place, value) STORE(AT(place), value, __ATOMIC_RELEASE)
+#define PUT_SC(place, value) STORE(AT(place), value, __ATOMIC_SEQ_CST)
+#define PUT_BYTE(place, index, value) STORE(&at->place.byte[index], value, __ATOMIC_RELAXED)
+#define PUT_NEXT(place, value) STORE(AT(place) + 1, value, __ATOMIC_RELAXED)
+#define GET(number, place) LOAD(number, AT(place), __ATOMIC_RELAXED)
+#define GET_ACQUIRE(number, place) LOAD(number, AT(place), __ATOMIC_ACQUIRE)
+#define GET_SC(number, place) LOAD(number, AT(place), __ATOMIC_SEQ_CST)
+#define GET_HALF(number, place) LOAD(number, &at->place.half[0], __ATOMIC_RELAXED)
+#define GET_NEXT(number, place) LOAD(number, AT(place) + 1, __ATOMIC_RELAXED)
+#define EXCHANGE(number, place, value) (at->result[number] = __atomic_exchange_n(AT(place), value, __ATOMIC_RELAXED))
+#define EXCHANGE_RELEASE(number, place, value) \
+    (at->result[number] = __atomic_exchange_n(AT(place), value, __ATOMIC_RELEASE))
+#define FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define RELEASE_FENCE() __atomic_thread_fence(__ATOMIC_RELEASE)
+#define ACQUIRE_FENCE() __atomic_thread_fence(__ATOMIC_ACQUIRE)
+#define STORE_FENCE() __asm__ volatile(STORE_BARRIER : : : "memory")
+
+/* In outcomes: a result, the last value of a location, and the half whose second byte alone is 1. */
+#define R(number) (at->result[number])
+#define LAST(place) (*(const WORD *)&at->place)
+#define ONES ((WORD)-1)
+#define SECOND_BYTE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 0x100 : 1)

@@ -1,0 +1,112 @@
+"""Models of memory order: every architecture has one with a source, and the litmus tests agree with them as data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.build.emulators.runner import Runner, with_order
+from harness.core.errors import UsageError
+from harness.isa import memory_order, registry
+from harness.plan.catalog import Catalog
+from harness.run.environments import litmus
+
+if TYPE_CHECKING:
+    from harness.core.model import Flavour
+    from harness.core.target_model import Target
+
+CATALOG = Catalog()
+REORDERED = [target for target in CATALOG.targets.values() if not memory_order.why_not(target)]
+
+
+def runner_of(target: str) -> Runner:
+    return Runner(
+        target=CATALOG.targets[target],
+        policy=CATALOG.policies["signal"],
+        program=Path("/cache/qemu"),
+        options=["-L", "/root"],
+        records_faults=True,
+        translations=Path("/cache/translations"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "flavour", "why"),
+    [
+        ("native", "pinned", "directly on the host"),
+        ("aarch64-kernel", "pinned", "an emulated machine with its own kernel"),
+        ("m68k", "pinned", "the machines have one processor"),
+        ("hppa", "pinned", "accesses are strongly ordered"),
+        ("armv5", "pinned", "arm926 is a single processor"),
+        ("mips", "pinned", "24Kf is a single processor"),
+        ("aarch64", "distro", "a distribution's emulator does not delay stores"),
+    ],
+)
+def test_an_order_that_a_machine_does_not_have_is_refused_with_the_reason(
+    target: str, flavour: Flavour, why: str
+) -> None:
+    with pytest.raises(UsageError, match=f"memory order 'weak' is not available on {target}") as refused:
+        memory_order.check_order("weak", CATALOG.targets[target], flavour)
+    assert why in str(refused.value)
+    memory_order.check_order("usual", CATALOG.targets[target], flavour)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("aarch64", "stores=unordered,forwarding=yes,seed=7"),
+        ("riscv64", "stores=unordered,forwarding=yes,seed=7"),
+        ("sparc64", "stores=ordered,forwarding=yes,seed=7"),
+        ("s390x", "stores=ordered,forwarding=no,seed=7"),
+    ],
+)
+def test_the_emulator_is_told_the_model_and_the_seed(target: str, expected: str) -> None:
+    command = with_order(runner_of(target), "weak", 7).command(Path("/cache/builds/server"), [])
+    assert command[command.index("-memory-order") + 1] == expected
+    assert "-memory-order" not in with_order(runner_of(target), "usual", 7).command(Path("/cache/builds/server"), [])
+
+
+def test_translated_code_is_shared_between_seeds_but_not_with_the_usual_order() -> None:
+    def kept(runner: Runner) -> str:
+        command = runner.command(Path("/cache/builds/server"), [])
+        return command[command.index("-translations") + 1]
+
+    usual = runner_of("aarch64")
+    assert kept(with_order(usual, "weak", 1)) == kept(with_order(usual, "weak", 2)) != kept(usual)
+
+
+def test_every_architecture_has_a_model_with_a_source() -> None:
+    isas = {isa for architecture in registry.ARCHITECTURES for isa in architecture.isas}
+    models = memory_order.models()
+    assert set(models) == isas
+    for isa, model in models.items():
+        assert model.source, isa
+        assert (model.order == "none") == (not model.store_barrier), isa
+
+
+@pytest.mark.parametrize("target", REORDERED, ids=lambda target: target.name)
+def test_every_target_has_outcomes_that_must_be_seen_and_outcomes_that_must_not(target: Target) -> None:
+    cases = list(litmus.cases(target))
+    assert {"forbidden", "shown"} <= {case.verdict for case in cases}
+    assert len({case.name for case in cases}) == len(cases)
+
+
+def verdict(target: str, name: str) -> str:
+    return next(case.verdict for case in litmus.cases(CATALOG.targets[target]) if case.name == name)
+
+
+def test_the_models_differ_where_the_manuals_do() -> None:
+    assert [verdict(name, "MP-32") for name in ("aarch64", "sparc64", "s390x")] == ["shown", "forbidden", "forbidden"]
+    assert [verdict(name, "SB-32") for name in ("aarch64", "sparc64", "s390x")] == ["shown"] * 3
+    assert [verdict(name, "SB+own") for name in ("aarch64", "sparc64", "s390x")] == ["shown", "shown", "forbidden"]
+    assert [verdict(name, "MP+exchange") for name in ("aarch64", "riscv64")] == ["shown", "unshown"]
+    assert verdict("aarch64", "LB") == "unshown"
+
+
+def test_a_program_has_each_case_as_a_function_for_each_thread() -> None:
+    text = litmus.source(CATALOG.targets["aarch64"])
+    assert '#define STORE_BARRIER "dmb ishst"' in text
+    assert "    PUT(x, 1);\n    STORE_FENCE();\n    PUT(y, 1);\n" in text
+    assert '{"IRIW+sc", 4, {' in text
