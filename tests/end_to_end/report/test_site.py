@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import http.server
+import os
 import re
 import shutil
-import subprocess
 import sys
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from tests.end_to_end.support.browser import look
 from tests.support import fakes
@@ -29,16 +30,10 @@ pytestmark = [
 BUILD_SECONDS = 300.0
 
 
-def build(source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+def build(source: Path, folder: Path) -> process.Result:
     """The command of `tox -e docs`, in a source tree."""
-    return subprocess.run(
-        [sys.executable, "-m", "tools.site", str(folder)],
-        cwd=source,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=BUILD_SECONDS,
-        check=False,
-    )
+    words = [sys.executable, "-m", "tools.site", folder]
+    return process.run(words, folder=source, deadline_seconds=BUILD_SECONDS, usable=True, environment=dict(os.environ))
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -52,7 +47,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     built = build(ROOT, folder)
-    assert built.returncode == 0, built.stderr
+    assert built.code == 0, built.text
     return folder
 
 
@@ -114,10 +109,10 @@ def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
     fakes.write(source / "docs" / "README.md", "# Documents\n\n## Tutorial\n\n- [First steps](tutorial.md)\n")
     fakes.write(page, "# First steps\n\n[Back](README.md#tutorial), or [begin](#first-steps)\n")
     built = build(source, tmp_path / "whole")
-    assert built.returncode == 0, built.stderr
+    assert built.code == 0, built.text
     with page.open("a", encoding="utf-8") as pages_text:
         pages_text.write("\n[a](nosuch.md) [b](README.md#no-heading-there) [c](#no-heading-here)\n")
     built = build(source, tmp_path / "site")
-    assert built.returncode != 0
+    assert built.code != 0
     for end in ("nosuch.md", "no-heading-there", "no-heading-here"):
-        assert re.search(rf"tutorial\.md:\d+: WARNING: .*{re.escape(end)}", built.stderr), built.stderr
+        assert re.search(rf"tutorial\.md:\d+: WARNING: .*{re.escape(end)}", built.text), built.text
