@@ -32,7 +32,7 @@ BUILD_SECONDS = 300.0
 
 def build(source: Path, folder: Path) -> process.Result:
     """The command of `tox -e docs`, in a source tree."""
-    words = [sys.executable, "-m", "tools.site", folder]
+    words = [sys.executable, "-m", "tools.site", str(folder)]
     return process.run(words, folder=source, deadline_seconds=BUILD_SECONDS, usable=True, environment=dict(os.environ))
 
 
