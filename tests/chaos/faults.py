@@ -75,6 +75,8 @@ def _remove(paths: list[Path]) -> None:
 LIVE: dict[str, LiveFault] = {
     "guest killed": lambda _, run, __: _send(_guests(run), signal.SIGKILL),
     "guest stopped": lambda _, run, __: _send(_guests(run), signal.SIGSTOP),
+    "guest told to quit": lambda _, run, __: _send(_guests(run), signal.SIGQUIT),
+    "oracle at a limit": lambda _, run, __: _send(_oracles(run), signal.SIGXCPU),
     "oracle killed": lambda _, run, __: _send(_oracles(run), signal.SIGKILL),
     "oracle stopped": lambda _, run, __: _send(_oracles(run), signal.SIGSTOP),
     "cell's process killed": lambda _, run, __: _send(_cells(run), signal.SIGKILL),
@@ -83,6 +85,7 @@ LIVE: dict[str, LiveFault] = {
     "plumb killed": lambda plumb, _, __: plumb.send_signal(signal.SIGKILL),
     "plumb interrupted": lambda plumb, _, __: plumb.send_signal(signal.SIGINT),
     "plumb told to end": lambda plumb, _, __: plumb.send_signal(signal.SIGTERM),
+    "plumb told to quit": lambda plumb, _, __: plumb.send_signal(signal.SIGQUIT),
     "events removed": lambda _, run, __: _remove([run / CELL / "events.jsonl"]),
     "events cut": lambda _, run, draw: _rewrite(
         run / CELL / "events.jsonl", lambda content: content[: draw.randrange(len(content) + 1)]
@@ -154,11 +157,26 @@ def _flip(path: Path, draw: random.Random) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+def _swap(path: Path) -> None:
+    """Another program in the file's place, with its time and mode."""
+    status = path.stat()
+    shutil.copyfile("/bin/true", path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _replace(path: Path, make: Callable[[], None]) -> None:
+    path.unlink()
+    make()
+
+
 CACHE: dict[str, Callable[[Path, random.Random], None]] = {
     "cut short": _half,
     "emptied": lambda path, _: os.truncate(path, 0),
     "gone": lambda path, _: path.unlink(),
     "one bit flipped": _flip,
+    "of another program": lambda path, _: _swap(path),
+    "a link": lambda path, _: _replace(path, lambda: path.symlink_to("/bin/true")),
+    "a folder": lambda path, _: _replace(path, path.mkdir),
 }
 """Damage to a file of the cache before a check."""
 

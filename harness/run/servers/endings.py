@@ -17,6 +17,19 @@ if TYPE_CHECKING:
 
 STOPPED_BY = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 """Exit statuses of a server that was told to stop: its own, and the signal's."""
+RAISED_BY_ITSELF = {
+    signal.SIGABRT,
+    signal.SIGALRM,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGPIPE,
+    signal.SIGSEGV,
+    signal.SIGSYS,
+    signal.SIGTRAP,
+    signal.SIGXFSZ,
+}
+"""The signals by which a server ends through its own fault. All others come from people, programs and limits."""
 SHOWN_CHARACTERS = 300
 _STAMP = re.compile(r"^(?:\d+:\w )?(?:\[\d+\] )?\d+ \w{3} (?:\d{4} )?\d\d:\d\d:\d\d\.\d+ [.\-*#] ")
 _COMPLAINT = "*** FATAL"
@@ -38,15 +51,16 @@ class ServerEnd(msgspec.Struct, frozen=True):
 def sender_of_end(code: int, log: bytes, pid: int) -> ServerEnd:
     """As `describe_exit`, with the sender of the signal according to the server's own log.
 
-    A server that is told to end by SIGTERM or SIGINT says so and exits.
+    A server that is told to end by SIGTERM or SIGINT says so and exits. SIGKILL has a reason of its own.
     """
     handler = rb"^(?:%d:signal-handler|\[%d \| signal handler\]) " % (pid, pid)
     told = re.search(handler + rb".*Received (SIGTERM|SIGINT) scheduling shutdown", log, re.MULTILINE)
     if told and code == 0:
         return ServerEnd("signal", f"killed by {told[1].decode()}{SENT}")
     ended = describe_exit(code)
-    told_nothing = -code in {signal.SIGTERM, signal.SIGINT} and not told
-    sent = ended.how == "signal" and (told_nothing or assertion_log.reports_sent_signal(log, pid))
+    number = -code if code < 0 else code - 128
+    never_own = number not in RAISED_BY_ITSELF | {signal.SIGKILL} and not told
+    sent = ended.how == "signal" and (never_own or assertion_log.reports_sent_signal(log, pid))
     return ServerEnd(ended.how, ended.detail + SENT) if sent else ended
 
 

@@ -26,6 +26,11 @@ REPORT = b"4711:M 01 Jan 2026 00:00:00.000 # Redis 7.0.15 crashed by signal: 11,
         # A child's words are not the server's.
         (0, TOLD.replace(b"4711", b"4712"), "exit", "exit status 0"),
         (-signal.SIGTERM, b"", "signal", f"killed by SIGTERM{SENT}"),
+        # A person's, a watching program's, or a limit's. Regression: SIGQUIT was a crash of the server.
+        (-signal.SIGQUIT, b"", "signal", f"killed by SIGQUIT{SENT}"),
+        (-signal.SIGXCPU, b"", "signal", f"killed by SIGXCPU{SENT}"),
+        (128 + signal.SIGUSR1, b"", "signal", f"killed by SIGUSR1{SENT}"),
+        (-signal.SIGXFSZ, b"", "signal", "killed by SIGXFSZ"),
         (-signal.SIGSEGV, b"", "signal", "killed by SIGSEGV"),
         (-signal.SIGSEGV, REPORT % 0, "signal", f"killed by SIGSEGV{SENT}"),
         # SEGV_MAPERR, and SI_TKILL: the server's own abort().
