@@ -28,6 +28,7 @@ from harness.judge.reproducer import best_of, write_reproducer
 from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.record import event_log, kernel_faults
 from harness.record.cell_events import Counters, TestEvent
+from harness.record.run_folder import AUDIT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,9 +132,12 @@ def judge(stored: TrustedRun) -> tuple[list[Finding], list[CellOutcome], dict[st
 
 
 def _passed(folder: Path, run: RunRecord, sightings: list[Sighting]) -> set[str]:
-    """The tests of findings that the native build shows as well, and that passed on a target of the run."""
+    """The tests of findings that the native build shows as well, and that passed on a target of the run or in its
+    audit.
+    """
     suites = {one.suite for one in sightings if one.everywhere}
-    files = (folder / target / suite / event_log.NAME for suite in sorted(suites) for target in run.targets)
+    cells = (folder / target / suite for suite in sorted(suites) for target in run.targets)
+    files = (place / event_log.NAME for cell in cells for place in (cell, cell / AUDIT))
     return {
         event.name
         for file in files

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from harness.core.errors import ABSENT_FILE
-
 if TYPE_CHECKING:
     from harness.core.finding import Access
     from harness.record.fault_log import Fault
@@ -43,6 +41,6 @@ def memory_size(binary: str) -> int:
     try:
         with Path(binary).open("rb") as stream:
             parts = [part.header for part in ELFFile(stream).iter_segments("PT_LOAD")]
-    except (*ABSENT_FILE, ELFError):
+    except (OSError, ELFError):
         return 0
     return max(part.p_vaddr + part.p_memsz for part in parts) - min(part.p_vaddr for part in parts) if parts else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -177,6 +177,24 @@ def test_a_failure_of_the_audit_is_everywhere_if_the_host_shares_it(
     outcomes.on_host(*["got 9, not 3"] * 3)
     assert failed_tests(run.finish() / "armv5" / "bitops") == [NAME]
     assert outcomes.scopes() == [scope]
+
+
+@pytest.mark.parametrize(("outcome", "scope"), [("passed", "machine"), ("failed", "everywhere")])
+def test_a_pass_in_the_audit_of_another_target_contradicts_the_host(
+    tmp_path: Path, outcome: Literal["passed", "failed"], scope: str
+) -> None:
+    run = StoredRun(tmp_path / "run", targets=("armv5", "sparc64"))
+    both = Outcomes(run, tmp_path)
+    run.canary("armv5")
+    both.on_target("got 9, not 3")
+    both.on_host(*["got 9, not 3"] * 3)
+    run.canary("sparc64")
+    run.test("sparc64", "bitops", NAME, outcome="failed", message="the server did not start", blocked=True)
+    run.audited.add(("sparc64", "bitops"))
+    run.test("sparc64", f"bitops/{run_folder.AUDIT}", NAME, outcome=outcome, message="got 9, not 3", asserted=PLACE)
+    for number in (1, 2, 3):
+        run.host_test("sparc64", "bitops", number, NAME, outcome="failed", message="got 9, not 3", asserted=PLACE)
+    assert [one.scope for one in both.judged()[0].findings if one.kind == "wrong-result"] == [scope]
 
 
 def test_a_misaligned_access_is_the_machines_whatever_the_host_does(outcomes: Outcomes) -> None:
