@@ -16,6 +16,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.errors import UsageError
+from harness.core.finding import Scope  # noqa: TC001  msgspec reads it
 from harness.core.model import GuestEnvironment, Record, Tier
 from harness.core.strict_toml import ROOT, near_names, read_toml
 from harness.plan.catalog import Catalog
@@ -126,6 +127,8 @@ class Bug(Record, frozen=True):
     """The section of docs/FOUND.md that lists it."""
     kind: Kind
     """The kind of the cause."""
+    scope: Scope
+    """`everywhere` if x86-64 has it as well, in the same way; `machine` if machines differ."""
     found: date
     """The date of the page's first commit."""
     has: tuple[str, ...]
@@ -193,10 +196,27 @@ class StoredAnswer(Record, frozen=True, omit_defaults=True):
     """The digest of the patch that the release had; empty for the release itself."""
 
 
+class StoredScope(Record, frozen=True, omit_defaults=True):
+    """The class that a whole check of a release gave the findings of a bug (Finding.scope)."""
+
+    bug: str
+    server: str
+    targets: tuple[str, ...]
+    """The targets of the check."""
+    scope: Scope
+    """`machine` if one of the findings is."""
+    findings: tuple[str, ...]
+    """Their ids."""
+    date: date
+    commit: str = ""
+    """As in a StoredAnswer."""
+
+
 class StoredAnswers(Record, frozen=True):
     """measurements/found.json."""
 
     answers: tuple[StoredAnswer, ...] = ()
+    scopes: tuple[StoredScope, ...] = ()
 
 
 def read_bugs(folder: Path = FOLDER, catalog: Catalog | None = None) -> dict[str, Bug]:
@@ -266,7 +286,8 @@ def read_answers(path: Path = ANSWERS) -> StoredAnswers:
 def write_answers(stored: StoredAnswers, path: Path = ANSWERS) -> None:
     """Write the answers in the order of bugs, releases and commands, so that changes are easy to read."""
     ordered = sorted(stored.answers, key=lambda one: (one.bug, one.server, one.command, one.patch))
-    text = msgspec.json.encode(StoredAnswers(answers=tuple(ordered)))
+    scopes = sorted(stored.scopes, key=lambda one: (one.bug, one.server))
+    text = msgspec.json.encode(StoredAnswers(answers=tuple(ordered), scopes=tuple(scopes)))
     path.write_bytes(msgspec.json.format(text, indent=1) + b"\n")
 
 
@@ -288,6 +309,20 @@ def contradiction(bug: Bug, answer: StoredAnswer) -> str:
             " correct the list and the page, or the check"
         )
     return ""
+
+
+def wrong_scope(bug: Bug, seen: StoredScope) -> str:
+    """How the class that a check gave contradicts the data; empty if it does not.
+
+    Only `everywhere` is proved: without a proof, a finding is of the class `machine`. A check whose targets all have a
+    bug of certain machines, as its native build has, cannot tell it from the others.
+    """
+    if seen.scope == "machine" or bug.scope == "everywhere" or set(seen.targets) <= set(bug.targets):
+        return ""
+    return (
+        f"a check of {seen.server} on {', '.join(seen.targets)} says that {bug.name} is of the class `{seen.scope}`"
+        f" ({', '.join(seen.findings)}), but docs/found/{bug.name}.toml says `{bug.scope}`"
+    )
 
 
 def out_of_date(bug: Bug | None, answer: StoredAnswer) -> str:
@@ -341,10 +376,38 @@ def patch_rows(bugs: dict[str, Bug], stored: StoredAnswers) -> list[str]:
 
 
 def section_rows(bugs: dict[str, Bug], section: Section) -> list[str]:
-    """The links of a section of docs/FOUND.md, newest first."""
-    chosen = sorted((bug for bug in bugs.values() if bug.section == section), key=lambda bug: bug.name)
-    chosen.sort(key=lambda bug: bug.found, reverse=True)
-    return [f"- [{bug.title}](found/{bug.name}.md)" for bug in chosen]
+    """The links of a section of docs/FOUND.md by class, newest first."""
+    rows: list[str] = []
+    for scope, heading in SCOPES.items():
+        chosen = [bug for bug in bugs.values() if (bug.section, bug.scope) == (section, scope)]
+        chosen.sort(key=lambda bug: bug.name)
+        chosen.sort(key=lambda bug: bug.found, reverse=True)
+        if chosen:
+            rows += ["", f"{heading}:", "", *(f"- [{bug.title}](found/{bug.name}.md)" for bug in chosen)]
+    return rows[1:]
+
+
+def scope_rows(bugs: dict[str, Bug], stored: StoredAnswers) -> list[str]:
+    """The table of docs/FOUND.md with the classes that whole checks gave, `machine` first, and those of the pages."""
+    ordered = sorted(stored.scopes, key=lambda one: (one.server, list(SCOPES).index(one.scope), one.bug))
+    return table(
+        ["release", "class", "page", "bug", "findings", "targets"],
+        [
+            (
+                one.server,
+                one.scope,
+                bugs[one.bug].scope if one.bug in bugs else "",
+                f"[{one.bug}](found/{one.bug}.md)",
+                ", ".join(f"`{identity}`" for identity in one.findings),
+                ", ".join(one.targets),
+            )
+            for one in ordered
+        ],
+    )
+
+
+SCOPES: dict[Scope, str] = {"machine": "Machines differ", "everywhere": "On every machine"}
+"""Class -> the heading of its bugs in a list."""
 
 
 LATER = {
@@ -395,12 +458,18 @@ def _cell(bug: Bug, server: str, stored: StoredAnswers) -> str:
 
 
 def release_rows(bugs: dict[str, Bug], stored: StoredAnswers, catalog: Catalog | None = None) -> list[str]:
-    """The table of docs/FOUND.md: a row for each bug, newest first, and a column for each release."""
+    """The table of docs/FOUND.md: a row for each bug by class, newest first, and a column for each release."""
     servers = list((catalog or Catalog()).servers)
     ordered = sorted(bugs.values(), key=lambda bug: bug.name)
     ordered.sort(key=lambda bug: bug.found, reverse=True)
+    ordered.sort(key=lambda bug: list(SCOPES).index(bug.scope))
     rows = [
-        (f"[{bug.name}](found/{bug.name}.md)", str(bug.found), *(_cell(bug, server, stored) for server in servers))
+        (
+            f"[{bug.name}](found/{bug.name}.md)",
+            bug.scope,
+            str(bug.found),
+            *(_cell(bug, server, stored) for server in servers),
+        )
         for bug in ordered
     ]
-    return table(["bug", "found", *servers], rows)
+    return table(["bug", "class", "found", *servers], rows)

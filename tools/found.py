@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from harness.core.errors import ExitCode, PlumblineError, UsageError
 from harness.core.finding import Verdict
@@ -29,6 +30,7 @@ from harness.judge.known import known_list
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
+from harness.report.formats import registry
 from harness.workflows.check import Check
 from harness.workflows.mutation_testing import mutations
 from harness.workflows.replay import replay
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from harness.judge.verdict import CellVerdict
     from harness.workflows.mutation_testing.mutations import Edit
     from harness.workflows.replay.recurrence import Outcome
-    from tools.bugs import Answer, Bug, BugCheck, Patch, StoredAnswer, StreamCheck
+    from tools.bugs import Answer, Bug, BugCheck, Patch, StoredAnswer, StoredScope, StreamCheck
 
 SEED = 1
 USUAL = "redis-7.0.15"
@@ -289,7 +291,55 @@ def stored_with(stored: bugs.StoredAnswers, new: StoredAnswer, known: dict[str, 
         if (one.bug, one.server, one.command, one.patch) != (new.bug, new.server, new.command, new.patch)
         and not bugs.out_of_date(known.get(one.bug), one)
     ]
-    return bugs.StoredAnswers(answers=(*kept, new))
+    return bugs.StoredAnswers(answers=(*kept, new), scopes=stored.scopes)
+
+
+def scopes_of(judgement: Judgement, known: dict[str, Bug]) -> tuple[list[StoredScope], list[str]]:
+    """The class of each bug whose findings a whole check of a release shows, and the class and id of each other
+    finding.
+    """
+    targets = tuple(dict.fromkeys(cell.target for cell in judgement.cells))
+    found: dict[str, list[Finding]] = {}
+    others = []
+    for finding in judgement.findings:
+        names = bugs_of(judgement.server, seen(finding, finding.witnesses), known)
+        for name in names:
+            found.setdefault(name, []).append(finding)
+        if not names:
+            others.append(f"{finding.scope}: {finding.id}")
+    return [
+        bugs.StoredScope(
+            bug=name,
+            server=judgement.server,
+            targets=targets,
+            scope="machine" if any(one.scope == "machine" for one in findings) else "everywhere",
+            findings=tuple(sorted(one.id for one in findings)),
+            date=datetime.datetime.now(datetime.UTC).date(),
+            commit=project.commit(),
+        )
+        for name, findings in found.items()
+    ], others
+
+
+def _classed(runs: Sequence[Path], path: Path) -> int:
+    """Store the classes that runs gave to bugs."""
+    known = bugs.read_bugs()
+    stored = bugs.read_answers(path)
+    contradictions = 0
+    for run in runs:
+        judgement = registry.read(run)
+        new, others = scopes_of(judgement, known)
+        kept = [one for one in stored.scopes if one.server != judgement.server and one.bug in known]
+        stored = msgspec.structs.replace(stored, scopes=(*kept, *new))
+        for one in new:
+            click.echo(f"{one.bug}  {one.server}  {one.scope}  {', '.join(one.findings):.200}")
+            if problem := bugs.wrong_scope(known[one.bug], one):
+                contradictions += 1
+                click.echo(f"error: {problem}", err=True)
+        for other in others:
+            click.echo(f"no page  {judgement.server}  {other}")
+    bugs.write_answers(stored, path)
+    return ExitCode.FINDINGS if contradictions else ExitCode.PASS
 
 
 @click.command()
@@ -299,6 +349,14 @@ def stored_with(stored: bugs.StoredAnswers, new: StoredAnswer, known: dict[str, 
 @click.option("--missing", is_flag=True, help="Ask only what has no stored answer.")
 @click.option("--patched", "fixed", is_flag=True, help="Ask releases with the patches of docs/found, and whole suites.")
 @click.option("--diff", is_flag=True, help="Print the patches, and ask nothing.")
+@click.option(
+    "--classes",
+    "runs",
+    metavar="RUN",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Store which bugs a check of a release classes as `machine` and which as `everywhere`, and ask nothing.",
+)
 @question_options.plan
 @question_options.answers("--answers", bugs.ANSWERS)
 def main(
@@ -309,6 +367,7 @@ def main(
     missing: bool,
     fixed: bool,
     diff: bool,
+    runs: tuple[Path, ...],
     plan: bool,
     path: Path,
 ) -> None:
@@ -317,6 +376,8 @@ def main(
         lambda: (
             _print_patches(names)
             if diff
+            else _classed(runs, path)
+            if runs
             else _asked(names, servers, targets, missing=missing, fixed=fixed, plan=plan, path=path)
         )
     )

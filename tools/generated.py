@@ -156,6 +156,7 @@ def found_tables() -> dict[str, Callable[[], list[str]]]:
     return {
         **lists,
         "patches": lambda: bugs.patch_rows(known, stored),
+        "scopes": lambda: bugs.scope_rows(known, stored),
         "releases": lambda: bugs.release_rows(known, stored),
     }
 

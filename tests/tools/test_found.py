@@ -23,6 +23,8 @@ from tools import bugs, found
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.core.finding import Scope
+
 KNOWN = bugs.read_bugs()
 STORED = bugs.read_answers()
 CHECK = bugs.BugCheck(
@@ -33,6 +35,7 @@ BUG = bugs.Bug(
     title="a limit is cut",
     section="answers",
     kind="width",
+    scope="machine",
     found=datetime.date(2026, 11, 23),
     has=("redis-7.0.15",),
     lacks=("redis-6.2.14",),
@@ -43,6 +46,7 @@ TOML = """
 title = "a limit is cut"
 section = "answers"
 kind = "width"
+scope = "machine"
 found = 2026-11-23
 has = ["redis-7.0.15"]
 lacks = ["redis-6.2.14"]
@@ -372,11 +376,70 @@ def test_several_answers_are_as_clear_as_the_clearest_that_shows_the_bug() -> No
     assert ask == [None, "gone", "unclear", "there"]
 
 
-def test_lists_are_newest_first() -> None:
+def test_lists_are_by_class_and_newest_first() -> None:
     rows = bugs.section_rows(KNOWN, "answers")
-    dates = [KNOWN[row.rpartition("found/")[2].removesuffix(".md)")].found for row in rows]
-    assert dates == sorted(dates, reverse=True)
-    assert len(dates) > 10
+    headings = [row for row in rows if row.endswith(":")]
+    assert headings == ["Machines differ:", "On every machine:"]
+    for heading, scope in zip(headings, ("machine", "everywhere"), strict=True):
+        after = rows[rows.index(heading) + 2 :]
+        links = after[: after.index("")] if "" in after else after
+        listed = [KNOWN[row.rpartition("found/")[2].removesuffix(".md)")] for row in links]
+        assert {bug.scope for bug in listed} == {scope}
+        dates = [bug.found for bug in listed]
+        assert dates == sorted(dates, reverse=True)
+        assert len(dates) > 10
+
+
+def seen_scope(scope: Scope, *targets: str) -> bugs.StoredScope:
+    return bugs.StoredScope(
+        bug=BUG.name,
+        server="redis-7.0.15",
+        targets=targets,
+        scope=scope,
+        findings=("wrong-result-life_x_limit",),
+        date=datetime.date(2026, 11, 29),
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "seen", "targets", "wrong"),
+    [
+        ("machine", "machine", ("armv7", "sparc64"), False),
+        ("machine", "everywhere", ("armv7", "sparc64"), True),
+        ("machine", "everywhere", ("armv7",), False),
+        ("everywhere", "everywhere", ("armv7",), False),
+        ("everywhere", "machine", ("armv7",), False),
+    ],
+)
+def test_a_class_that_contradicts_the_page_is_told(
+    said: Scope, seen: Scope, targets: tuple[str, ...], *, wrong: bool
+) -> None:
+    bug = msgspec.structs.replace(BUG, scope=said, targets=("armv7",))
+    assert bool(bugs.wrong_scope(bug, seen_scope(seen, *targets))) is wrong
+
+
+def test_a_run_tells_the_class_of_each_bug_and_the_findings_without_a_page() -> None:
+    told = judgement(
+        [("armv7", "life", Verdict.FAIL)],
+        [("wrong-result-life_x_limit", "armv7", "it was cut"), ("wrong-result-life_other", "armv7", "other")],
+    )
+    witness = msgspec.structs.replace(told.findings[0].witnesses[0], suite="life")
+    for scope in ("everywhere", "machine"):
+        first = msgspec.structs.replace(told.findings[0], witnesses=[witness], scope=scope)
+        whole = msgspec.structs.replace(told, findings=[first, told.findings[1]])
+        (seen,), others = found.scopes_of(whole, {BUG.name: BUG})
+        assert (seen.bug, seen.server, seen.scope, seen.targets) == (BUG.name, "redis-7.0.15", scope, ("armv7",))
+        assert seen.findings == ("wrong-result-life_x_limit",)
+        assert others == ["machine: wrong-result-life_other"]
+    rows = bugs.scope_rows({BUG.name: BUG}, bugs.StoredAnswers(scopes=(seen_scope("everywhere", "armv7"), seen)))
+    assert [row.split("|")[2].strip() for row in rows[2:]] == ["machine", "everywhere"]
+
+
+def test_the_stored_classes_do_not_contradict_the_pages() -> None:
+    assert [
+        bugs.wrong_scope(KNOWN[one.bug], one) for one in STORED.scopes if bugs.wrong_scope(KNOWN[one.bug], one)
+    ] == []
+    assert {one.server for one in STORED.scopes} == {"redis-8.0.6", "valkey-9.1.2"}
 
 
 PATCHED_TOML = """

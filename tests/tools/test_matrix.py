@@ -439,6 +439,7 @@ def test_a_long_reason_is_shortened_in_the_page_and_complete_in_the_file(tmp_pat
 
 CHECK = bugs.BugCheck(target="armv5", suite="life", finding="wrong-result-life_*", said="*cut*", tests=("limit",))
 BUG = bugs.Bug(
+    scope="machine",
     name="output-limit-cut",
     title="a limit is cut",
     section="answers",
