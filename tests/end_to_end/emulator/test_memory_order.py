@@ -37,9 +37,12 @@ NOTICED = {
 LATE_SECONDS = 300
 REORDERED = [name for name in machines.REQUIRED if not memory_order.why_not(machines.CATALOG.targets[name])]
 OTHERS = [name for name in machines.OTHERS if not memory_order.why_not(machines.CATALOG.targets[name])]
+EXAMPLES = {"MP-32", "SB-32", "MP+release-32", "SB+sc", "CoWW-32"}
+"""The litmus tests that `ci/test` runs, on AArch64. Each takes a second or more on both processors."""
 CASES = [
-    *((name, case) for name in REORDERED for case in litmus.cases(machines.CATALOG.targets[name])),
-    *(machines.beyond(name, case) for name in OTHERS for case in litmus.cases(machines.CATALOG.targets[name])),
+    (name, case) if name == "aarch64" and case.name in EXAMPLES else machines.beyond(name, case)
+    for name in [*REORDERED, *OTHERS]
+    for case in litmus.cases(machines.CATALOG.targets[name])
 ]
 
 
@@ -53,7 +56,9 @@ def test_the_outcome_of_a_litmus_test_is_what_the_model_says(name: str, case: li
     assert litmus.disagreement(program_of(name), machines.runner(name), case) == ""
 
 
-@pytest.mark.parametrize(("rule", "shape"), NOTICED.items())
+@pytest.mark.parametrize(
+    ("rule", "shape"), [one if one[0] in {"overlap", "release"} else machines.beyond(*one) for one in NOTICED.items()]
+)
 def test_a_litmus_test_notices_that_a_rule_is_broken(rule: str, shape: str) -> None:
     case = next(one for one in litmus.cases(machines.CATALOG.targets["aarch64"]) if one.name == shape)
     noticed = litmus.disagreement(program_of("aarch64"), machines.runner("aarch64"), case, without=rule)
@@ -87,7 +92,8 @@ def test_a_program_keeps_what_every_order_has(tmp_path: Path, proof: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("rule", "proof"), [("mapping", "mappings"), ("membarrier", "membarrier"), ("nudge", "spinning")]
+    ("rule", "proof"),
+    [("mapping", "mappings"), ("membarrier", "membarrier"), machines.beyond("nudge", "spinning")],
 )
 def test_a_program_notices_that_a_rule_is_broken(tmp_path: Path, rule: str, proof: str) -> None:
     assert held("aarch64", proof, tmp_path, without=rule) != "well"

@@ -74,6 +74,8 @@ def _number(value: Any) -> float:
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "fromjson": json.loads,
+    # GitHub compares without regard to case.
+    "startswith": lambda text, prefix: text_of(text).casefold().startswith(text_of(prefix).casefold()),
     "join": lambda parts, separator=",": separator.join(map(text_of, parts)),
     "format": lambda text, *values: re.sub(r"\{(\d+)\}", lambda found: text_of(values[int(found[1])]), text),
 }
