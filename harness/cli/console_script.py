@@ -67,7 +67,7 @@ def _again() -> str:
 
 def _supervised(words: list[str]) -> int:
     from harness.core import standard_streams  # noqa: PLC0415
-    from harness.core.processes import supervisor  # noqa: PLC0415
+    from harness.core.processes import process_tree, supervisor  # noqa: PLC0415
 
     streams = standard_streams.Streams()
     try:
@@ -83,7 +83,7 @@ def _supervised(words: list[str]) -> int:
     except SystemExit as ended:
         # Completion raises it.
         code = ended.code if isinstance(ended.code, int) else 0
-    for number in supervisor.STOPPING:
+    for number in process_tree.STOPPING:
         signal.signal(number, signal.SIG_IGN)
     # After a KeyboardInterrupt inside eval(), such as namedtuple's, `python -m` ends by SIGINT although it was handled.
     # The next evaluation of a text takes that back (CPython, Python/pythonrun.c, run_eval_code_obj).

@@ -28,7 +28,7 @@ def visible_json(text: str) -> str:
 
 def _line_of_json(line: str) -> str:
     # Documents are large, and hardly any line has such a character.
-    if line.isprintable() and _INVISIBLE.isdisjoint(line):
+    if _is_plain(line):
         return line
     return "".join(one if one == "\t" or _shown(one) == one else json.dumps(one)[1:-1] for one in line)
 

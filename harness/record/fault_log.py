@@ -15,6 +15,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import ABSENT_FILE
 from harness.core.model import Record
+from harness.core.processes.process_tree import FAULTS
 from harness.core.target_model import AccessClass  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
@@ -128,15 +129,7 @@ class FaultLog(Record, frozen=True):
         return [end for end in self.ends.values() if end.signal in CRASHES and end.pid not in known]
 
 
-CRASHES = {
-    signal.SIGABRT,
-    signal.SIGBUS,
-    signal.SIGFPE,
-    signal.SIGILL,
-    signal.SIGSEGV,
-    signal.SIGSYS,
-    signal.SIGTRAP,
-}
+CRASHES = FAULTS
 """Signals of a crash. A server never sends them to its own children, which it ends with SIGTERM and SIGUSR1."""
 
 

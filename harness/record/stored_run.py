@@ -61,11 +61,11 @@ def _leads_out(link: Path, folder: Path) -> bool:
         return True
 
 
-def refuse_ways_out(folder: Path) -> None:
-    """Raise UsageError if a run folder holds a link that leads outside, or a special file."""
+def refuse_ways_out(folder: Path, what: str = "a run folder") -> None:
+    """Raise UsageError if a folder holds a link that leads outside, or a special file. `what` it is, for the reader."""
     for path, why in ways_out(folder):
         raise UsageError(
-            "a run folder may contain only files", where=str(path), because=why, remedy=f"rm {shlex.quote(str(path))}"
+            f"{what} may contain only files", where=str(path), because=why, remedy=f"rm {shlex.quote(str(path))}"
         )
 
 

@@ -60,14 +60,17 @@ def new_guest(
     spec: ServerSpec,
     *,
     target: str = "",
+    waits: Waits | None = None,
     recorder: ExecutionRecorder | None = None,
     shared: bool = False,
 ) -> Guest:
-    """A guest that is not started yet, on the cell's target or a peer. `host` is its machine. `recorder` records what
-    it executes: for all tests if it is `shared`.
+    """A guest that is not started yet, on the cell's target or a peer. `host` is its machine. `waits`: what the cell's
+    tests have awaited in vain. `recorder` records what it executes: for all tests if it is `shared`.
     """
     runner = cell.peers[target].runner if target else cell.runner
     guest = guest_of(spec, runner, folder, host=host, sockets=cell.sockets)
+    if waits is not None:
+        guest.waits = waits
     if recorder is not None and target != ORACLE:
         guest.execution = recorder.process(spec.build.server_binary, shared=shared, counts_start=bool(spec.files))
     return guest
@@ -116,8 +119,7 @@ class StartGuest:
         home = self._cell.folder / run_folder.PEERS / peer if peer else self._cell.folder
         folder = home / f"guest-{next(self._numbers)}"
         spec = server_of(self._cell, peer, options=options, files=files, preload=preload)
-        guest = new_guest(self._cell, self._host, folder, spec, target=peer, recorder=self._recorder)
-        guest.waits = self._waits
+        guest = new_guest(self._cell, self._host, folder, spec, target=peer, waits=self._waits, recorder=self._recorder)
         # The server may change or remove its files: the evidence is a copy.
         _put(guest.folder / run_folder.INPUTS, files or {})
         self._running.append(guest)

@@ -25,9 +25,9 @@ from harness.core.processes import process_tree, supervisor
 from harness.core.processes.capped_log import capped
 from harness.core.processes.environment import PLAIN
 from harness.core.processes.leftovers import ProcessRegistry
+from harness.core.processes.process_tree import STOPPING
 from harness.core.processes.processor_time import CountedProcess
 from harness.core.processes.scheduling import UsableTime
-from harness.core.processes.supervisor import STOPPING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -26,6 +26,20 @@ WATCHDOG = "watchdog"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 ADDR_NO_RANDOMIZE = 0x0040000
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""The signals that end a command."""
+FAULTS = frozenset(
+    {
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGSEGV,
+        signal.SIGSYS,
+        signal.SIGTRAP,
+    }
+)
+"""The signals that a program's own fault raises."""
 KILL_SECONDS = 5.0
 """How long the kernel may take to end a killed process. After that, one that hangs in the kernel is left there."""
 POLL_SECONDS = 0.002

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from harness.core.errors import ExitCode
 from harness.core.processes import process_tree
+from harness.core.processes.process_tree import FAULTS, STOPPING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""The signals that end a command."""
 BEGUN = signal.SIGUSR1
 """The signal by which a command tells its supervisor that it is stopping."""
 _AWAITED = {*STOPPING, BEGUN, signal.SIGCHLD}
@@ -32,16 +31,6 @@ _ABOVE: list[int] = []
 """In the command's process: the process number of its supervisor."""
 GRACE_SECONDS = 15.0
 """How long a command may take to clean up after a signal to stop."""
-_FAULTS = {
-    signal.SIGABRT,
-    signal.SIGBUS,
-    signal.SIGFPE,
-    signal.SIGILL,
-    signal.SIGSEGV,
-    signal.SIGSYS,
-    signal.SIGTRAP,
-}
-"""The signals that a program's own fault raises. All others come from outside."""
 AGAIN_SECONDS = 0.5
 """One Ctrl-C may reach both processes. A second request after this time means that the user will not wait."""
 WATCHDOG_SECONDS = 10.0
@@ -199,7 +188,7 @@ def _exit_code(status: int, again: Callable[[], str], *, interrupted: bool) -> i
     if name == "SIGXCPU":
         say("error: plumb reached a limit on processor time\n  try: ulimit -t unlimited")
         return ExitCode.INFRASTRUCTURE
-    if number not in _FAULTS:
+    if number not in FAULTS:
         say(f"{name} ended plumb; {STOPPED}")
         return ExitCode.INTERRUPTED
     more = again()

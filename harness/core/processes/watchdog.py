@@ -20,11 +20,12 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[3])
 
 from harness.core.processes import process_tree
+from harness.core.processes.process_tree import STOPPING
 
 
 def main() -> None:
     """Register and deregister until the harness has ended."""
-    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    for ignored in STOPPING:
         signal.signal(ignored, signal.SIG_IGN)
     kept: dict[str, set[str]] = {"+": set(), "=": set(), "?": set(), "/": set()}
     for line in sys.stdin:

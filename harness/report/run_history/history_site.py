@@ -7,7 +7,6 @@ from strangers: three files are read of each, pages are rendered again from them
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import time
 from base64 import b64encode
@@ -131,11 +130,8 @@ def _check_run(folder: Path) -> None:
 def _check_site(site: Path) -> None:
     if site.exists() and not site.is_dir():
         raise UsageError("the site is a folder", where=str(site), remedy="name a new folder: --output FOLDER")
-    for path, why in stored_run.ways_out(site):
-        # A site may come from a stranger's artifact, or from a branch: nothing in it is written, or read, elsewhere.
-        raise UsageError(
-            "a site may contain only files", where=str(path), because=why, remedy=f"rm {shlex.quote(str(path))}"
-        )
+    # A site may come from a stranger's artifact, or from a branch: nothing in it is written, or read, elsewhere.
+    stored_run.refuse_ways_out(site, "a site")
     if site.is_dir() and any(site.iterdir()) and not (site / MARK).is_file():
         raise UsageError(
             "the folder is neither empty nor a history",

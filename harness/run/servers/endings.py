@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis import assertion_log
+from harness.core.processes.process_tree import FAULTS
 from harness.record import fault_log
 from harness.record.cell_events import SENT
 
@@ -17,18 +18,7 @@ if TYPE_CHECKING:
 
 STOPPED_BY = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 """Exit statuses of a server that was told to stop: its own, and the signal's."""
-RAISED_BY_ITSELF = {
-    signal.SIGABRT,
-    signal.SIGALRM,
-    signal.SIGBUS,
-    signal.SIGFPE,
-    signal.SIGILL,
-    signal.SIGPIPE,
-    signal.SIGSEGV,
-    signal.SIGSYS,
-    signal.SIGTRAP,
-    signal.SIGXFSZ,
-}
+RAISED_BY_ITSELF = FAULTS | {signal.SIGALRM, signal.SIGPIPE, signal.SIGXFSZ}
 """The signals by which a server ends through its own fault. All others come from people, programs and limits."""
 SHOWN_CHARACTERS = 300
 _STAMP = re.compile(r"^(?:\d+:\w )?(?:\[\d+\] )?\d+ \w{3} (?:\d{4} )?\d\d:\d\d:\d\d\.\d+ [.\-*#] ")

@@ -101,8 +101,7 @@ class CellServers:
             tests_memory=not self._deaths,
             fatal_faults=self._fatal_faults if self._deaths >= FULL_REPORTS else None,
         )
-        guest = new_guest(self._cell, self.host, folder, spec, recorder=self._recorder, shared=True)
-        guest.waits = self._waits
+        guest = new_guest(self._cell, self.host, folder, spec, waits=self._waits, recorder=self._recorder, shared=True)
         self.present, self._current.faults_before, self._current.log_before = guest, 0, 0
         try:
             guest.__enter__()

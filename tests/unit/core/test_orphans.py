@@ -278,7 +278,7 @@ def test_a_signal_anywhere_in_a_command_is_reported_once(tmp_path: Path, text: s
 
 HANGS = """
 import os, signal, time
-from harness.core.processes import process, supervisor
+from harness.core.processes import process, process_tree, supervisor
 def command():
     {first}
     open({there!r}, "w").close()
@@ -323,7 +323,7 @@ def test_a_second_signal_does_not_wait_for_a_hanging_command(tmp_path: Path) -> 
 
 
 def test_a_command_that_blocks_signals_is_killed_after_a_grace_period(tmp_path: Path) -> None:
-    deaf = "signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.STOPPING)"
+    deaf = "signal.pthread_sigmask(signal.SIG_BLOCK, process_tree.STOPPING)"
     with hanging(tmp_path / "there", deaf, grace=0.5) as plumb:
         plumb.send_signal(signal.SIGTERM)
         _, errors = plumb.communicate(timeout=3 * WAIT_SECONDS)

@@ -17,6 +17,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.model import Record
 from harness.core.processes import process, temporary_folder
+from harness.core.processes.process_tree import STOPPING
 from harness.workflows.campaign import task
 from harness.workflows.campaign.engine import cluster
 from harness.workflows.campaign.version import harness_version, resource_of
@@ -128,7 +129,7 @@ async def _worker(settings: EngineSettings) -> None:
 
 if __name__ == "__main__":
     status = main(sys.argv[1:])
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
     process.stop()
     # A thread may still wait for a job that has just been killed.
