@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from suites._shared import link
 from suites._shared.formats import places
 from suites._shared.formats.handmade import of_primary
-from suites._shared.keyspace import dataset, server
+from suites._shared.keyspace import server
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
@@ -51,7 +51,7 @@ class LinkedServers:
 
     def assert_same(self, family: str) -> None:
         """Assert that both have the data set, at the same offset beyond 2^32 of the same stream."""
-        expected = server.without_times(dataset.expected(self.cell.version, family), self.cell)
+        expected = server.expected(self.cell, family)
         places.check_copies(expected, server.snapshot(self.replica), self.primary, self.replica)
         both = [link.info(one, "replication") for one in (self.primary, self.replica)]
         for name in ("master_replid", "master_repl_offset"):

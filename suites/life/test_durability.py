@@ -111,7 +111,7 @@ def test_what_was_answered_is_in_the_append_only_file(
             # The file is also written in the background, and is complete at the end.
             client.pipeline([("CONFIG", "SET", "appendfsync", "always"), ("SET", "integer:0", 0)])
     reader = start_guest(target=companion, options=APPENDING, files=server.append_only_files(guest))
-    expected = server.without_times(dataset.expected(cell.version, family), cell)
+    expected = server.expected(cell, family)
     lines = differences(expected, server.snapshot(reader))
     assert not lines, "; ".join(lines[:3])
 
@@ -124,7 +124,7 @@ def test_append_only_files_begin_and_end_while_the_server_runs(
     """
     guest = start_guest(options=server.OPTIONS)
     server.write(guest, family)
-    expected = server.without_times(dataset.expected(cell.version, family), cell)
+    expected = server.expected(cell, family)
     with server.client(guest) as client:
         for number in (1, 2):
             client.command("CONFIG", "SET", "appendonly", "yes")
@@ -158,7 +158,7 @@ def test_an_append_only_file_tells_when_its_commands_came(
     (commands,) = (content for name, content in files.items() if name.endswith(".incr.aof"))
     times = [int(line[4:]) for line in commands.split(b"\r\n") if line.startswith(b"#TS:")]
     reader = start_guest(target=companion, options=APPENDING, files=files)
-    expected = server.without_times(dataset.expected(cell.version, family), cell)
+    expected = server.expected(cell, family)
     lines = differences(expected, server.snapshot(reader))
     assert not lines, "; ".join(lines[:3])
     assert len(times) >= 3

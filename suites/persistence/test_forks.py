@@ -194,6 +194,6 @@ def test_what_a_child_saves_is_synchronised_meanwhile(cell: CellSpec, start_gues
 
 def assert_stored(reader: Guest, cell: CellSpec, family: str) -> None:
     """Assert that the reader has the data set."""
-    expected = server.without_times(dataset.expected(cell.version, family), cell)
+    expected = server.expected(cell, family)
     lines = differences(expected, server.snapshot(reader))
     assert not lines, places.message_of(lines)

@@ -107,6 +107,11 @@ def without_times(entries: dict[Key, KeyEntry], reader: Guest | CellSpec) -> dic
     )
 
 
+def expected(cell: CellSpec, family: str) -> dict[Key, KeyEntry]:
+    """The data set as `snapshot` reads it from the cell's servers."""
+    return without_times(dataset.expected(cell.version, family), cell)
+
+
 def functions(guest: Guest) -> list[bytes]:
     """The code of the server's function libraries."""
     with client(guest) as connection:
