@@ -8,6 +8,9 @@ of date, or a bug that every machine has, is no answer to it. So each sighting b
   host's own runs agree about them.
 - `unsteady`: the host shows the same in some of its runs and not in others.
 
+A failure may need what earlier tests leave behind. If the failed test passes alone on the host, it has run there behind
+the tests that precede it, and these runs decide.
+
 A misaligned access, a detector's report and a fault whose function is not on the stack in the host's crash report stay
 `machine`. So does everything if a run on the host has no complete evidence.
 """
@@ -53,7 +56,8 @@ class _HostRun:
         native = msgspec.structs.replace(record, target=ORACLE)
         evidence = Evidence(folder, run, native, recorded.events)
         sightings = evidence.sightings()
-        self.doubts = [*recorded.doubts, *evidence_seal.doubts(folder, seal), *evidence.doubts]
+        self.damage = [*recorded.doubts, *evidence_seal.doubts(folder, seal)]
+        self.doubts = [*self.damage, *evidence.doubts]
         self._by_test: dict[str, list[Sighting]] = {}
         for one in sightings:
             self._by_test.setdefault(one.test, []).append(one)
@@ -94,11 +98,18 @@ class SecondOpinion:
         self._target = record.target
         self._problem = next((one.problem for one in record.host if one.problem), "")
         self._runs: list[_HostRun] = []
+        """Of the failed tests alone."""
+        self._preceded: list[_HostRun] = []
+        """Of the failed tests behind those that precede them."""
         for number, each in enumerate(record.host if not self._problem else [], start=1):
-            self._runs.append(_HostRun(run_folder.host_folder(cell, number), run, record, each.seal))
-        doubt = next((doubt for each in self._runs for doubt in each.doubts), "")
-        if doubt:
-            self._problem, self._runs = doubt, []
+            runs = self._preceded if each.preceded else self._runs
+            runs.append(_HostRun(run_folder.host_folder(cell, number), run, record, each.seal))
+        doubts = [doubt for each in self._runs for doubt in each.doubts]
+        doubts += [doubt for each in self._preceded for doubt in each.damage]
+        if doubts:
+            self._problem, self._runs, self._preceded = doubts[0], [], []
+        if any(each.doubts for each in self._preceded):
+            self._preceded = []
 
     @property
     def problem(self) -> str:
@@ -109,7 +120,14 @@ class SecondOpinion:
         """The class of a sighting. `test`: the failed test that showed it."""
         if not self._runs or test is None or one.detector not in {*_ENDS, "suite"}:
             return "machine"
-        results = [each.test(test.name) for each in self._runs]
+        alone = self._class_in(self._runs, one, test)
+        if alone == "machine" and self._preceded and not any(self._shows(each, one, test) for each in self._runs):
+            return self._class_in(self._preceded, one, test)
+        return alone
+
+    def _class_in(self, runs: list[_HostRun], one: Sighting, test: TestEvent) -> Class:
+        """The class by some of the runs on the host."""
+        results = [each.test(test.name) for each in runs]
         if any(result is None for result in results):
             return "machine"
         if one.detector == "suite":
@@ -120,10 +138,15 @@ class SecondOpinion:
                 failures = [one for one in failures if _difference_of(one) == _difference_of(test)]
             shown, values_agree = len(failures), varies or self._values_agree(test, failures)
         else:
-            shown, values_agree = sum(each.shows(one) for each in self._runs), True
-        if 0 < shown < len(self._runs):
+            shown, values_agree = sum(each.shows(one) for each in runs), True
+        if 0 < shown < len(runs):
             return "unsteady"
         return "everywhere" if shown and values_agree else "machine"
+
+    def _shows(self, run: _HostRun, one: Sighting, test: TestEvent) -> bool:
+        """Whether the test failed in a run on the host, or a server ended in it as the target's did."""
+        result = run.test(test.name)
+        return run.shows(one) or (result is not None and result.outcome == "failed")
 
     def _values_agree(self, test: TestEvent, results: list[TestEvent]) -> bool:
         """Whether a failure's message differs from the host's only where those of the host's own runs differ."""

@@ -89,6 +89,8 @@ class HostRun(Record, frozen=True):
     """Why it has no result; empty if it has one."""
     seal: str
     """Digest of its seal.json."""
+    preceded: bool = False
+    """Whether all tests ran that precede the failed ones in their cell: some failures need what those leave behind."""
 
 
 class CellRecord(Record, frozen=True):

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 HOST_RUNS = 3
 """How often a failed test runs on the native build. Each run starts its servers anew, so each has other hash seeds."""
+PRECEDED_RUNS = 2
+"""How often it runs behind the tests before it, if it passes alone on the native build."""
 
 
 class CellRuns:
@@ -113,9 +115,24 @@ class CellRuns:
             native = self._specs.on_host(cell, failed)
         except BuildFailedError as error:
             return [HostRun(problem=f"{error.what}: {error.because}", seal="")]
+        alone = self._repeated(native, spec.folder, HOST_RUNS)
+        if any(one.problem for one in alone) or _died_misaligned(spec.folder):
+            return alone
+        folders = [run_folder.host_folder(spec.folder, number) for number in range(1, HOST_RUNS + 1)]
+        before = preceded_tests(spec.folder, [folder / event_log.NAME for folder in folders])
+        native = msgspec.structs.replace(native, exactly=before)
+        again = self._repeated(native, spec.folder, PRECEDED_RUNS if before else 0, after=HOST_RUNS)
+        if any(one.problem for one in again):
+            return alone
+        return [*alone, *(msgspec.structs.replace(one, preceded=True) for one in again)]
+
+    def _repeated(self, native: CellSpec, cell: Path, times: int, *, after: int = 0) -> list[HostRun]:
+        """The runs of some of a cell's tests on the native build, up to the first without a result. `after`: how many
+        the cell had before.
+        """
         ended: list[HostRun] = []
-        while len(ended) < HOST_RUNS and not any(one.problem for one in ended):
-            folder = run_folder.host_folder(spec.folder, len(ended) + 1)
+        while len(ended) < times and not any(one.problem for one in ended):
+            folder = run_folder.host_folder(cell, after + len(ended) + 1)
             # Files of its own: what each run writes anew differs by chance, as by the seed of the server's hash tables.
             one = self._run_sealed(msgspec.structs.replace(native, folder=folder, shared=folder / run_folder.SHARED))
             ended.append(HostRun(problem=one.problem, seal=one.seal))
@@ -157,16 +174,39 @@ def failed_tests(folder: Path) -> list[str]:
     """The names of a cell's failed tests that ran. Those of its audit count, too: a server that cannot start otherwise
     runs its tests only there.
     """
-    logs = [event_log.read(folder / event_log.NAME), event_log.read(folder / run_folder.AUDIT / event_log.NAME)]
+    logs = [folder / event_log.NAME, folder / run_folder.AUDIT / event_log.NAME]
     names = (
         event.name
-        for recorded in logs
-        for event in recorded.events
-        if isinstance(event, cell_events.TestEvent)
-        and event.outcome == "failed"
-        and not (event.blocked or event.blocked_by or event.blockers)
+        for log in logs
+        for event in _tests(log)
+        if event.outcome == "failed" and not (event.blocked or event.blocked_by or event.blockers)
     )
     return list(dict.fromkeys(names))
+
+
+def preceded_tests(folder: Path, host_logs: Sequence[Path]) -> list[str]:
+    """The names of the tests that share a server with a failed one that passes alone on the host, up to the failed
+    one; empty if none does. `host_logs`: the events of the failed tests' runs on the host.
+    """
+    passed = [{event.name for event in _tests(log) if event.outcome == "passed"} for log in host_logs]
+    by_guest: dict[str, list[cell_events.TestEvent]] = {}
+    for event in _tests(folder / event_log.NAME):
+        if event.guest and event.outcome != "skipped":
+            by_guest.setdefault(event.guest, []).append(event)
+    names: list[str] = []
+    for ran in by_guest.values():
+        failed = [
+            number
+            for number, event in enumerate(ran)
+            if event.outcome == "failed" and all(event.name in each for each in passed)
+        ]
+        if failed and failed[-1]:
+            names += [event.name for event in ran[: failed[-1] + 1]]
+    return list(dict.fromkeys(names))
+
+
+def _tests(log: Path) -> list[cell_events.TestEvent]:
+    return [event for event in event_log.read(log).events if isinstance(event, cell_events.TestEvent)]
 
 
 def _broken(units: Units) -> str:

@@ -10,6 +10,8 @@ from harness.protocol.resp import Client
 from suites.fuzz.generate import generate
 
 if TYPE_CHECKING:
+    from harness.protocol.command_stream import Stream
+    from harness.run.server_process import Guest
     from harness.run.session.cell_session import CellSession
     from suites.fuzz.session import FuzzSession
 
@@ -30,19 +32,27 @@ def payloads(session: FuzzSession, run: CellSession) -> list[Payload]:
 
     The same seed gives the same payloads: hash tables of several elements are excluded, because their order is random.
     """
-    oracle = run.servers.oracle()
-    with Client.at_socket(oracle.upstream, deadline_seconds=oracle.runner.target.host_deadline_seconds(20)) as client:
-        for _ in range(50):
-            compression = session.random.choice(("yes", "no"))
-            session.reset_oracle()
-            pipeline.ask(client, (command("CONFIG", "SET", "rdbcompression", compression),))
-            pipeline.ask(client, generate(session.random, _THEMES))
-            client.pipeline([["DISCARD"]])
-            keys = sorted(key for key in client.command("KEYS", "*") if isinstance(key, bytes))  # type: ignore[union-attr]
-            found = [one for key in keys if (one := _payload(client, key)) is not None]
-            if found:
+    for _ in range(50):
+        setting = command("CONFIG", "SET", "rdbcompression", session.random.choice(("yes", "no")))
+        stream = generate(session.random, _THEMES)
+        session.reset_oracle()
+        try:
+            if found := _stored(run.servers.oracle(), (setting, *stream)):
                 return found
+        except OSError:
+            # A release that dies of a request dies of it on every machine: the stream is an example like any other.
+            session.example((setting, *stream))
     raise AssertionError("fifty random streams stored nothing")
+
+
+def _stored(oracle: Guest, stream: Stream) -> list[Payload]:
+    """The values that a stream leaves on the native build. Raises OSError if the server ends or hangs."""
+    with Client.at_socket(oracle.upstream, deadline_seconds=oracle.runner.target.host_deadline_seconds(20)) as client:
+        pipeline.ask(client, stream[:1])
+        pipeline.ask(client, stream[1:])
+        client.pipeline([["DISCARD"]])
+        keys = sorted(key for key in client.command("KEYS", "*") if isinstance(key, bytes))  # type: ignore[union-attr]
+        return [one for key in keys if (one := _payload(client, key)) is not None]
 
 
 def _payload(client: Client, key: bytes) -> Payload | None:

@@ -55,6 +55,8 @@ class StoredRun:
         self.audited: set[tuple[str, str]] = set()
         self.host_runs: dict[tuple[str, str], int] = {}
         """Cell -> how often its failed tests ran on the native build. The events are those of `SUITE/host-N`."""
+        self.alone_on_host = 3
+        """How many of them ran the failed tests alone. The later ones ran the tests before them, too."""
         self.host_problem = ""
         """Why the native build could not run any of them; empty if it could."""
         self.detectors: dict[str, str] = {}
@@ -323,7 +325,8 @@ class StoredRun:
         for number in range(1, self.host_runs.get((target, suite), 0) + 1):
             self.write_events(target, f"{suite}/{run_folder.HOST}-{number}")
             seal = evidence_seal.seal(run_folder.host_folder(self.cell(target, suite), number))
-            runs.append(run_record.HostRun(problem=self.host_problem, seal=seal))
+            preceded = number > self.alone_on_host
+            runs.append(run_record.HostRun(problem=self.host_problem, seal=seal, preceded=preceded))
         return runs
 
 

@@ -21,7 +21,14 @@ pytestmark = pytest.mark.end_to_end
 COUNT = "        addReplyLongLong(c,count);"
 OTHER_COUNT = "        addReplyLongLong(c,count + (count == 3));"
 POSITION = "        addReplyLongLong(c,pos);"
-POSITION_ON_32_BITS = "        addReplyLongLong(c,pos + (pos == 9 && sizeof(long) == 4));"
+POSITION_ON_32_BITS = "        plumblineAsked = 1; addReplyLongLong(c,pos + (pos == 9 && sizeof(long) == 4));"
+STATE = "/* SETBIT key offset bitvalue */"
+OLD_BIT = "    bitval = byteval & (1 << bit);"
+AFTER_BITPOS = (
+    (STATE, f"static int plumblineAsked;\n{STATE}"),
+    (OLD_BIT, f"{OLD_BIT}\n    if (plumblineAsked && bitoffset > 9) bitval = !bitval;"),
+)
+"""After a request for BITPOS, SETBIT returns the wrong bit on every machine."""
 AUTHENTICATE = "void authCommand(client *c) {"
 STATIC_CRASH = f"""static void __attribute__((noinline)) plumblineStatic(volatile char *at) {{ *at = 1; }}
 {AUTHENTICATE}
@@ -42,14 +49,17 @@ def _reproducer(finding: dict[str, str]) -> str:
 
 
 def test_a_reply_that_is_changed_on_every_machine_fails_no_check_and_another_on_32_bits_does(tmp_path: Path) -> None:
-    tree = changed(tmp_path, (COUNT, OTHER_COUNT), (POSITION, POSITION_ON_32_BITS))
+    tree = changed(tmp_path, *AFTER_BITPOS, (COUNT, OTHER_COUNT), (POSITION, POSITION_ON_32_BITS))
     words = ("--server", tree, "--suite", "bitops", "--target", "armv5", "--run", tmp_path / "armv5", "--json")
     finished = run("check", *words)
     found = document(finished)["findings"]
-    scopes = {"BITPOS" if "BITPOS" in one["title"] else "BITCOUNT": (one["scope"], one["known"]) for one in found}
-    assert scopes == {"BITCOUNT": ("everywhere", EVERYWHERE), "BITPOS": ("machine", "")}, found
+    asked = "SETBIT", "BITPOS", "BITCOUNT"
+    scopes = {next(word for word in asked if word in one["title"]): (one["scope"], one["known"]) for one in found}
+    everywhere = "everywhere", EVERYWHERE
+    assert scopes == {"SETBIT": everywhere, "BITCOUNT": everywhere, "BITPOS": ("machine", "")}, found
     assert finished.returncode == ExitCode.FINDINGS
-    hosts = {one["scope"]: document(run("replay", tmp_path / "armv5" / _reproducer(one), "--json")) for one in found}
+    alone = [one for one in found if "SETBIT" not in one["title"]]
+    hosts = {one["scope"]: document(run("replay", tmp_path / "armv5" / _reproducer(one), "--json")) for one in alone}
     assert [(hosts[scope]["outcome"], hosts[scope]["host"]) for scope in ("everywhere", "machine")] == [
         ("reproduced", "reproduced"),
         ("reproduced", "gone"),
@@ -63,7 +73,7 @@ def test_a_reply_that_is_changed_on_every_machine_fails_no_check_and_another_on_
     )
 )
 def test_on_64_bits_the_same_tree_differs_from_the_host_in_nothing(tmp_path: Path) -> None:
-    tree = changed(tmp_path, (COUNT, OTHER_COUNT), (POSITION, POSITION_ON_32_BITS))
+    tree = changed(tmp_path, *AFTER_BITPOS, (COUNT, OTHER_COUNT), (POSITION, POSITION_ON_32_BITS))
     words = ("check", "--server", tree, "--suite", "bitops", "--json", "--target", "aarch64")
     finished = run(*words, "--run", tmp_path / "aarch64")
     assert {one["scope"] for one in document(finished)["findings"]} == {"everywhere"}

@@ -11,8 +11,8 @@ from harness.core.errors import ExitCode
 from harness.core.finding import Difference
 from harness.judge.conclusion import conclude
 from harness.judge.verdict import EVERYWHERE
-from harness.record import run_folder, stored_run
-from harness.workflows.cell_runs import failed_tests
+from harness.record import event_log, run_folder, stored_run
+from harness.workflows.cell_runs import failed_tests, preceded_tests
 from tests.support import fakes
 from tests.support.fakes import fault
 from tests.support.stored import StoredRun, concluded, known_file
@@ -140,6 +140,47 @@ def test_a_hang_of_both_is_everywhere_whatever_their_time_limits(outcomes: Outco
         name = f"bitops/{run_folder.HOST}-{number}"
         outcomes.run.guest("armv5", name, "guest-1", end="hang", detail="no reply within 5 s", test=NAME)
     assert outcomes.scopes() == ["everywhere"]
+
+
+@pytest.mark.parametrize(
+    ("alone", "preceded", "scopes"),
+    [
+        ("", ["got 9, not 3"] * 2, ["everywhere"]),
+        ("", ["got 9, not 3", ""], []),
+        ("", ["got 2, not 3"] * 2, ["machine"]),
+        ("", ["", ""], ["machine"]),
+        ("got 2, not 3", ["got 9, not 3"] * 2, ["machine"]),
+    ],
+    ids=["always", "at times", "with another value", "never", "alone with another value"],
+)
+def test_a_failure_that_needs_the_tests_before_it_is_asked_behind_them(
+    outcomes: Outcomes, alone: str, preceded: list[str], scopes: list[str]
+) -> None:
+    """Regression: the state that earlier tests left made a test fail on each machine, and alone it passed."""
+    outcomes.on_target("got 9, not 3")
+    outcomes.on_host(*[alone] * 3, *preceded)
+    assert outcomes.scopes() == scopes
+
+
+def test_only_the_tests_on_the_server_of_a_failed_one_precede_it(run: StoredRun) -> None:
+    ran: list[tuple[str, str, Literal["passed", "failed", "skipped"]]] = [
+        ("first", "guest-1", "passed"),
+        ("shown", "guest-1", "failed"),
+        ("left out", "guest-1", "skipped"),
+        ("hidden", "guest-1", "failed"),
+        ("behind", "guest-1", "passed"),
+        ("elsewhere", "guest-2", "passed"),
+        ("alone", "guest-3", "failed"),
+    ]
+    for name, guest, outcome in ran:
+        run.test("armv5", "bitops", name, outcome=outcome, guest=guest)
+    for number in (1, 2, 3):
+        run.host_test("armv5", "bitops", number, "shown", outcome="failed")
+        run.host_test("armv5", "bitops", number, "hidden")
+        run.host_test("armv5", "bitops", number, "alone")
+    cell = run.finish() / "armv5" / "bitops"
+    logs = [run_folder.host_folder(cell, number) / event_log.NAME for number in (1, 2, 3)]
+    assert preceded_tests(cell, logs) == ["first", "shown", "hidden"]
 
 
 def test_a_failure_that_the_host_shows_at_times_is_a_remark(outcomes: Outcomes) -> None:
