@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from harness.core.finding import Difference, Reproduction
 
@@ -59,18 +59,24 @@ def without_places(message: str) -> str:
     return re.sub(r"(\.(?:c|h|tcl|py)):\d+", r"\1", re.sub(r"/\S*/", "", plain))
 
 
-def by_chance(message: str, first: str, second: str) -> bool:
-    """Whether a message differs from that of the reference's first run only where its second run differs as well.
+def by_chance(message: str, runs: Iterable[str]) -> bool:
+    """Whether a message differs from those of the reference's runs only where these differ from each other.
 
-    Messages of as many words are compared word by word. Otherwise everything from the first difference of both runs to
+    Messages of as many words are compared word by word. Otherwise everything from the first difference of the runs to
     the last is due to chance, and nothing else.
     """
-    text, old, other = (_WORD.findall(each) for each in (message, first, second))
-    if old == other:
-        return text == old
-    if len(text) == len(old) == len(other):
-        return all(word == before or before != after for word, before, after in zip(text, old, other, strict=True))
-    head = parted(old, other)
-    tail = min(parted(old[::-1], other[::-1]), min(len(old), len(other)) - head)
-    same_ends = text[:head] == old[:head] and text[len(text) - tail :] == old[len(old) - tail :]
+    text = _WORD.findall(message)
+    words = [_WORD.findall(run) for run in dict.fromkeys(runs)]
+    if len(words) < 2:
+        return text in words
+    if {len(each) for each in words} == {len(text)}:
+        return all(
+            word in at_place or len(at_place) > 1
+            for word, at_place in zip(text, map(set, zip(*words, strict=True)), strict=True)
+        )
+    first, *others = words
+    head = min(parted(first, other) for other in others)
+    least = min(map(len, words))
+    tail = min(least - head, *(parted(first[::-1], other[::-1]) for other in others))
+    same_ends = text[:head] == first[:head] and text[len(text) - tail :] == first[len(first) - tail :]
     return same_ends and len(text) >= head + tail

@@ -297,10 +297,12 @@ class Evidence:
                 self._doubt(f"{test.name}: {test.message} (a test before it crashed {test.blocked_by} on purpose)")
             elif test.blocked:
                 self.unexplained.append(test.message)
-            elif test.fails_natively and self._run.everywhere == "off":
+            elif test.fails_natively and test.upstream and self._run.everywhere == "off":
                 self._doubt(f"{test.name}: {test.message}")
             else:
-                found.append(from_failure(self._record, self._cell, self._with_its_server(test)))
+                one = from_failure(self._record, self._cell, self._with_its_server(test))
+                noted = one.everywhere and self._run.everywhere != "off"
+                found.append(msgspec.structs.replace(one, everywhere=noted))
         return found
 
     def _is_explained(self, test: TestEvent) -> bool:

@@ -8,8 +8,8 @@ of date, or a bug that every machine has, is no answer to it. So each sighting b
   host's own runs agree about them.
 - `unsteady`: the host shows the same in some of its runs and not in others.
 
-A failure may need what earlier tests leave behind. If the failed test passes alone on the host, it has run there behind
-the tests that precede it, and these runs decide.
+A failure may need what earlier tests leave behind. If the failed test alone passes on the host, or fails there with
+other values, it has also run behind the tests that precede it, and these runs decide.
 
 A misaligned access, a detector's report and a fault whose function is not on the stack in the host's crash report stay
 `machine`. So does everything if a run on the host has no complete evidence.
@@ -121,9 +121,7 @@ class SecondOpinion:
         if not self._runs or test is None or one.detector not in {*_ENDS, "suite"}:
             return "machine"
         alone = self._class_in(self._runs, one, test)
-        if alone == "machine" and self._preceded and not any(self._shows(each, one, test) for each in self._runs):
-            return self._class_in(self._preceded, one, test)
-        return alone
+        return self._class_in(self._preceded, one, test) if alone == "machine" and self._preceded else alone
 
     def _class_in(self, runs: list[_HostRun], one: Sighting, test: TestEvent) -> Class:
         """The class by some of the runs on the host."""
@@ -143,20 +141,15 @@ class SecondOpinion:
             return "unsteady"
         return "everywhere" if shown and values_agree else "machine"
 
-    def _shows(self, run: _HostRun, one: Sighting, test: TestEvent) -> bool:
-        """Whether the test failed in a run on the host, or a server ended in it as the target's did."""
-        result = run.test(test.name)
-        return run.shows(one) or (result is not None and result.outcome == "failed")
-
     def _values_agree(self, test: TestEvent, results: list[TestEvent]) -> bool:
         """Whether a failure's message differs from the host's only where those of the host's own runs differ."""
-        message, *others = (self._plain(each.message) for each in (test, *results))
-        return any(by_chance(message, old, other) for old in others for other in others)
+        message, *others = (plain(each.message, self._target) for each in (test, *results))
+        return by_chance(message, others)
 
-    def _plain(self, message: str) -> str:
-        """A message without the folders, the name and the time limits of the machine that it is about."""
-        plain = _without_limits(without_places(message))
-        return re.sub(rf"\b({re.escape(self._target)}|{ORACLE})\b", "TARGET", plain)
+
+def plain(message: str, target: str) -> str:
+    """A message without the folders, the name and the time limits of the machine that it is about."""
+    return re.sub(rf"\b({re.escape(target)}|{ORACLE})\b", "TARGET", _without_limits(without_places(message)))
 
 
 def without_contradicted(sightings: list[Sighting], passed: set[str]) -> list[Sighting]:

@@ -74,6 +74,8 @@ class AllowedDifferenceTable(Record, frozen=True):
 
     unordered: list[str]
     """Commands whose reply is an array in no particular order."""
+    unordered_words: list[str]
+    """Commands whose reply is an array with texts of words in no particular order: the rules of ACL GETUSER."""
     unordered_pairs: list[str]
     """Commands whose reply alternates names and values, in no particular order."""
     unordered_parts: list[str]

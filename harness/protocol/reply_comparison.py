@@ -56,6 +56,8 @@ def comparable(name: str, reply: Reply) -> Reply:
         reply = [comparable("", inner) for inner in reply]
         if name in listed.unordered_parts:
             return [sorted(inner, key=repr) if isinstance(inner, list) else inner for inner in reply]
+        if name in listed.unordered_words:
+            reply = [_words_in_order(inner) for inner in reply]
         if name in listed.unordered:
             return sorted(reply, key=repr)
         if name in listed.unordered_pairs and len(reply) % 2 == 0:
@@ -63,6 +65,13 @@ def comparable(name: str, reply: Reply) -> Reply:
             return [word for pair in pairs for word in pair]
     digits = _digits_of(name)
     return _rounded(reply, digits) if digits else reply
+
+
+def _words_in_order(reply: Reply) -> Reply:
+    """A reply with the words of its texts in alphabetical order."""
+    if isinstance(reply, list):
+        return [_words_in_order(inner) for inner in reply]
+    return b" ".join(sorted(reply.split(b" "))) if isinstance(reply, bytes) else reply
 
 
 @lru_cache(maxsize=4096)

@@ -27,6 +27,10 @@ class ServerGoneError(ConnectionError):
     """The server closed the connection during a conversation, usually because it died."""
 
 
+class UnreadableReplyError(ConnectionError):
+    """The server sent bytes that are no reply, so nothing after them on the connection can be read."""
+
+
 class ReplyError(hiredis.ReplyError):
     """An error that a server replied. Two with the same text are equal, so that lists of replies can be compared."""
 
@@ -97,7 +101,7 @@ class Client:
 
     def receive_within(self, seconds: float) -> Reply | object:
         """The next reply if it begins to arrive within this time, else INCOMPLETE."""
-        reply: Reply | object = self._reader.gets()
+        reply = self._next()
         if reply is INCOMPLETE and select.select([self._socket], [], [], seconds)[0]:
             return self.receive()
         return reply
@@ -105,18 +109,27 @@ class Client:
     def receive(self) -> Reply:
         """The next reply."""
         while True:
-            reply = self._reader.gets()
+            reply = self._next()
             if reply is not INCOMPLETE:
-                return reply  # type: ignore[no-any-return]
+                return reply  # type: ignore[return-value]
             self._read()
 
     def receive_into(self, replies: list[Reply], count: int) -> None:
         """Append this number of replies to a list as they arrive: those before an error are kept."""
         get = self._reader.gets
-        for _ in range(count):
-            while (reply := get()) is INCOMPLETE:
-                self._read()
-            replies.append(reply)
+        try:
+            for _ in range(count):
+                while (reply := get()) is INCOMPLETE:
+                    self._read()
+                replies.append(reply)
+        except hiredis.ProtocolError as error:
+            raise UnreadableReplyError(f"the server sent no reply: {error}") from error
+
+    def _next(self) -> Reply | object:
+        try:
+            return self._reader.gets()  # type: ignore[no-any-return]
+        except hiredis.ProtocolError as error:
+            raise UnreadableReplyError(f"the server sent no reply: {error}") from error
 
     def _read(self) -> None:
         try:

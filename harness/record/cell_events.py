@@ -65,7 +65,9 @@ class TestEvent(Record, frozen=True, tag="test"):
     transcript: NameOrNone = ""
     """The file of the test's requests and replies in the guest folder. Kept only if something went wrong."""
     fails_natively: bool = False
-    """Whether it is one of the release's own tests, and fails in the same words on the native build."""
+    """Whether the native build, which was asked at the same time, fails in the same words: for the release's own tests,
+    and for examples of the fuzzer.
+    """
     unit: str = ""
     """The unit that ran instead of a server, of a program from harness.build.unit_drivers or harness.run.selftests."""
     program: Program = "units"

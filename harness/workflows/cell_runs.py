@@ -14,6 +14,7 @@ from harness.build.emulators.runner import Runner, with_alignment
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.model import CANARY_SUITE
 from harness.isa import rules
+from harness.judge.second_opinion import plain
 from harness.record import cell_events, event_log, evidence_seal, fault_log, run_folder
 from harness.record.run_record import CellRecord, HostRun
 from harness.run.scheduler import CellCount, side_by_side
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 HOST_RUNS = 3
 """How often a failed test runs on the native build. Each run starts its servers anew, so each has other hash seeds."""
 PRECEDED_RUNS = 2
-"""How often it runs behind the tests before it, if it passes alone on the native build."""
+"""How often it runs behind the tests before it, if it alone passes on the native build, or fails in other words."""
 
 
 class CellRuns:
@@ -119,7 +120,7 @@ class CellRuns:
         if any(one.problem for one in alone) or _died_misaligned(spec.folder):
             return alone
         folders = [run_folder.host_folder(spec.folder, number) for number in range(1, HOST_RUNS + 1)]
-        before = preceded_tests(spec.folder, [folder / event_log.NAME for folder in folders])
+        before = preceded_tests(spec.folder, cell.target, [folder / event_log.NAME for folder in folders])
         native = msgspec.structs.replace(native, exactly=before)
         again = self._repeated(native, spec.folder, PRECEDED_RUNS if before else 0, after=HOST_RUNS)
         if any(one.problem for one in again):
@@ -184,24 +185,24 @@ def failed_tests(folder: Path) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def preceded_tests(folder: Path, host_logs: Sequence[Path]) -> list[str]:
-    """The names of the tests that share a server with a failed one that passes alone on the host, up to the failed
-    one; empty if none does. `host_logs`: the events of the failed tests' runs on the host.
+def preceded_tests(cell: Path, target: str, host_logs: Sequence[Path]) -> list[str]:
+    """The names of the tests that share a server with a failed one that alone does not fail on the host, or not in the
+    same words, up to the failed one; empty if none does. `host_logs`: the events of the failed tests' runs there.
     """
-    passed = [{event.name for event in _tests(log) if event.outcome == "passed"} for log in host_logs]
+    said = {(event.name, plain(event.message, target)) for log in host_logs for event in _tests(log)}
     by_guest: dict[str, list[cell_events.TestEvent]] = {}
-    for event in _tests(folder / event_log.NAME):
+    for event in _tests(cell / event_log.NAME):
         if event.guest and event.outcome != "skipped":
             by_guest.setdefault(event.guest, []).append(event)
     names: list[str] = []
     for ran in by_guest.values():
-        failed = [
+        others = [
             number
             for number, event in enumerate(ran)
-            if event.outcome == "failed" and all(event.name in each for each in passed)
+            if event.outcome == "failed" and (event.name, plain(event.message, target)) not in said
         ]
-        if failed and failed[-1]:
-            names += [event.name for event in ran[: failed[-1] + 1]]
+        if others and others[-1]:
+            names += [event.name for event in ran[: others[-1] + 1]]
     return list(dict.fromkeys(names))
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from harness.protocol import pipeline
 from harness.protocol.command_stream import clients_of, command, wire
-from harness.protocol.resp import Client
+from harness.protocol.resp import Client, UnreadableReplyError
 from suites.fuzz.emptying import RESET, awaits_time, leaves_client
 from suites.fuzz.failure import differing, gone, mistaken, native_gone
 from suites.fuzz.stored_data import LIST_KEYS, listing, stored
@@ -82,7 +82,8 @@ class _Pair:
             self.native.replies.pop()
         # If the stream kills the native build, it should kill the guest too, and the guest's death is recorded.
         if error := self.guest.error:
-            return self._gone(stream, error)
+            both = isinstance(error, UnreadableReplyError) and str(error) == str(self.native.error)
+            return msgspec.structs.replace(self._gone(stream, error), natively=both)
         if error := self.native.error:
             return native_gone(stream, len(self.native.replies), error)
         return self._differing(stream) or mistaken(stream, self.guest.replies)

@@ -31,6 +31,8 @@ class Failure(Record, frozen=True):
     """Equal for two failures that count as the same."""
     stream: Stream
     """The commands that were sent, including those of the checkpoint."""
+    natively: bool = False
+    """Whether the native build answered in the same way."""
 
 
 def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: OSError) -> Failure:
@@ -100,5 +102,6 @@ def mistaken(stream: Stream, replies: list[Reply]) -> Failure | None:
                 message=message,
                 sameness=f"model {one.name}",
                 stream=stream,
+                natively=True,
             )
     return None

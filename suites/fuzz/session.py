@@ -290,7 +290,13 @@ class FuzzSession:
         if failure is None:
             self.run.end_example("", "", seconds)
         else:
-            self.run.end_example(failure.label, failure.message, seconds, wrong_command=failure.wrong_command)
+            self.run.end_example(
+                failure.label,
+                failure.message,
+                seconds,
+                wrong_command=failure.wrong_command,
+                fails_natively=failure.natively,
+            )
 
     def _record_again(self, small: Failure) -> None:
         """Run the short stream on a guest whose evidence is kept: its transcript is the finding's reproducer."""

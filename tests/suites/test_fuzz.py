@@ -30,7 +30,7 @@ from suites._shared.checksums import sealed
 from suites.fuzz import corpus, corrupt, generate, grammar, mutate
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.emptying import SELDOM, Emptying, awaits_time, undoing
-from suites.fuzz.failure import Failure, native_gone
+from suites.fuzz.failure import Failure, mistaken, native_gone
 from suites.fuzz.model import UNPREDICTED, Model
 from suites.fuzz.session import FAILURES, FuzzSession
 from suites.fuzz.survival import KEYS, REFUSED
@@ -455,10 +455,8 @@ def test_a_session_without_time_for_earlier_failures_has_no_verdict_about_them(t
     assert "not sent" not in session.run.current.note
 
 
-def test_a_stream_during_which_the_native_build_was_killed_from_outside_is_no_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Regression: when memory ran out, a stream seemed to kill the native build, and shrinking started another one."""
+def _running(tmp_path: Path) -> CellSession:
+    """A session whose servers answer every request with OK, in a test of the suite."""
     runner = fakes.unemulated(Catalog().targets["native"])
     build = fakes.build(tmp_path, target="native")
     fakes.write(build.server_binary, fakes.answering_server(), mode=0o755)
@@ -467,6 +465,40 @@ def test_a_stream_during_which_the_native_build_was_killed_from_outside_is_no_fi
     run = CellSession(msgspec.structs.replace(spec, build=build, peers=peers))
     run.collected(1)
     run.begin("fuzz/test_streams.py::test_streams")
+    return run
+
+
+def _recorded(run: CellSession, session: FuzzSession, tmp_path: Path) -> list[cell_events.TestEvent]:
+    """The results in the evidence after the end of the test, which failed."""
+    with pytest.raises(pytest.fail.Exception) as failed:
+        session.conclude()
+    run.end("failed", str(failed.value), 1.0)
+    run.close()
+    events = event_log.read_events(tmp_path / event_log.NAME)
+    return [one for one in events if isinstance(one, cell_events.TestEvent)]
+
+
+def test_what_the_native_build_answers_as_well_is_recorded_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: in a tree whose SET had other options, each failure of the model failed the check."""
+    run = _running(tmp_path)
+
+    def both_mistaken(
+        _: Guest, __: Guest, stream: Stream, *___: object, **____: object
+    ) -> tuple[Failure | None, list[Reply]]:
+        return mistaken(stream, [b"OK", 9]), [b"OK", 9]
+
+    monkeypatch.setattr("suites.fuzz.session.attempt", both_mistaken)
+    session = FuzzSession(run, Emptying(), name="streams", share=1.0)
+    session.example(from_text("SET k v\nSTRLEN k\n"))
+    recorded = _recorded(run, session, tmp_path)
+    assert {(one.name.rpartition("[")[2], one.fails_natively) for one in recorded} == {("STRLEN-model]", True)}
+
+
+def test_a_stream_during_which_the_native_build_was_killed_from_outside_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: when memory ran out, a stream seemed to kill the native build, and shrinking started another one."""
+    run = _running(tmp_path)
     tried = []
 
     def killed(_: Guest, oracle: Guest, stream: Stream, *__: object, **___: object) -> tuple[Failure, list[Reply]]:
@@ -477,12 +509,7 @@ def test_a_stream_during_which_the_native_build_was_killed_from_outside_is_no_fi
     monkeypatch.setattr("suites.fuzz.session.attempt", killed)
     session = FuzzSession(run, Emptying(), name="streams", share=1.0)
     session.example(from_text("GET k\n"))
-    with pytest.raises(pytest.fail.Exception) as failed:
-        session.conclude()
-    run.end("failed", str(failed.value), 1.0)
-    run.close()
-    events = event_log.read_events(tmp_path / event_log.NAME)
-    recorded = [one for one in events if isinstance(one, cell_events.TestEvent)]
+    recorded = _recorded(run, session, tmp_path)
     assert len(tried) == 1
     assert [(one.outcome, one.doubt.rpartition(" ")[2]) for one in recorded] == [("failed", "SIGKILL")]
 

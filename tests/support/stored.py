@@ -98,6 +98,7 @@ class StoredRun:
         asserted: str = "",
         difference: Difference | None = None,
         counters: tuple[cell_events.Counters, cell_events.Counters] | None = None,
+        fails_natively: bool = False,
     ) -> None:
         """Record one test's result."""
         kept = ""
@@ -126,6 +127,7 @@ class StoredRun:
             difference=difference,
             counters_before=counters[0] if counters else None,
             counters_after=counters[1] if counters else None,
+            fails_natively=fails_natively,
         )
         self.add(target, suite, event)
 

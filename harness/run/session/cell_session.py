@@ -112,14 +112,17 @@ class CellSession:
             self.recorder.begin_example()
         self.servers.begin_example()
 
-    def end_example(self, label: str, message: str, seconds: float, *, wrong_command: str = "") -> None:
+    def end_example(
+        self, label: str, message: str, seconds: float, *, wrong_command: str = "", fails_natively: bool = False
+    ) -> None:
         """Record that an example has ended; it failed if there is a message. Failures and reports leave evidence.
 
-        `wrong_command`: the command with the wrong reply.
+        `wrong_command`: the command with the wrong reply. `fails_natively`: whether the native build does the same.
         """
         if message or self.servers.reports_trouble() or self.servers.start_guest.any():
             self.current.label(label)
-            self.finish("failed" if message else "passed", message, seconds, wrong_command=wrong_command)
+            outcome: cell_events.Outcome = "failed" if message else "passed"
+            self.finish(outcome, message, seconds, wrong_command=wrong_command, fails_natively=fails_natively)
             self.current.examples_failed |= bool(message)
             self.current.name = self.current.whole_name
 
@@ -139,7 +142,15 @@ class CellSession:
         if self.recorder is not None:
             self.recorder.end_test(self.current.whole_name, outcome if not self.current.examples_failed else "failed")
 
-    def finish(self, outcome: cell_events.Outcome, message: str, seconds: float, *, wrong_command: str = "") -> None:
+    def finish(
+        self,
+        outcome: cell_events.Outcome,
+        message: str,
+        seconds: float,
+        *,
+        wrong_command: str = "",
+        fails_natively: bool = False,
+    ) -> None:
         """Record that a test has ended, with its evidence and the state of the guest."""
         if self.recorder is not None:
             # Explaining a failure sends more requests to the server.
@@ -150,7 +161,8 @@ class CellSession:
         elif self.current.upstream_result is not None:
             self.log.append(self.current.upstream_result.event_with(outcome, message))
         else:
-            self.log.append(self._test_event(outcome, message, seconds, wrong_command))
+            event = self._test_event(outcome, message, seconds, wrong_command)
+            self.log.append(msgspec.structs.replace(event, fails_natively=fails_natively))
 
     def _unit_event(self, outcome: cell_events.Outcome, message: str, seconds: float) -> cell_events.TestEvent:
         """The record of a test that ran a unit."""

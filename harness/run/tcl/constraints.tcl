@@ -13,16 +13,24 @@ namespace eval ::endpoint {
     variable probes
     # The same, or of a command the name alone -> what was found out.
     variable answers
+    # The same, for the constraints that are about the server's data.
+    variable ofData
     array set probes {}
+    array set ofData {}
     array set answers {}
 }
 
 # Declares how a constraint is found out: a script, run at most once, before the first test that asks for it. It must
 # return a boolean; the words of this file work in it. The constraint is known to the tests of the same testsuite file,
-# or to all where this file declares it.
-proc ::endpoint::constraint {constraintName script} {
+# or to all where this file declares it. With -data it is about the server's data: the oracle, which has others, is not
+# asked.
+proc ::endpoint::constraint {args} {
     variable probes
-    set probes([list [uplevel 1 namespace current] $constraintName]) $script
+    variable ofData
+    set script [lindex $args end]
+    set key [list [uplevel 1 namespace current] [lindex $args end-1]]
+    set probes($key) $script
+    set ofData($key) [expr {[lindex $args 0] eq "-data"}]
 }
 
 # The key of a constraint, as the tests of a namespace mean it.
@@ -77,7 +85,8 @@ proc ::endpoint::Probe {space constraints} {
 # What the endpoint answers, and the oracle as well. Throws when they differ.
 proc ::endpoint::Agreed {constraintName meant} {
     variable told
-    if {$told(oracle) eq ""} {
+    variable ofData
+    if {$told(oracle) eq "" || ([info exists ofData($meant)] && $ofData($meant))} {
         return [Answer $meant]
     }
     set there [AtOracle $meant]

@@ -76,8 +76,7 @@ class Item(Record, frozen=True):
         if not self.failures:
             return True
         there = without_places(message)
-        here = [without_places(failure) for failure in self.failures]
-        return there in here or any(by_chance(there, *pair) for pair in itertools.permutations(here, 2))
+        return by_chance(there, map(without_places, self.failures))
 
     def is_among(self, globs: Iterable[str]) -> bool:
         """Whether it is a test whose name fits one of the globs."""

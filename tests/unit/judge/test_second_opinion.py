@@ -83,6 +83,17 @@ def test_a_run_may_ask_that_it_fails(outcomes: Outcomes) -> None:
     assert (code, [one.scope for one in judgement.findings]) == (ExitCode.FINDINGS, ["everywhere"])
 
 
+@pytest.mark.parametrize(("everywhere", "scope"), [("note", "everywhere"), ("off", "machine")])
+def test_what_the_native_build_did_beside_the_target_is_on_every_machine(
+    outcomes: Outcomes, everywhere: Literal["note", "off"], scope: str
+) -> None:
+    outcomes.run.everywhere = everywhere
+    outcomes.on_target("SET: the model says OK; the native build answers as the guest does", fails_natively=True)
+    judgement, code = outcomes.judged()
+    assert [one.scope for one in judgement.findings] == [scope]
+    assert code == (ExitCode.PASS if everywhere == "note" else ExitCode.FINDINGS)
+
+
 @pytest.mark.parametrize(
     ("messages", "asserted"),
     [
@@ -149,9 +160,10 @@ def test_a_hang_of_both_is_everywhere_whatever_their_time_limits(outcomes: Outco
         ("", ["got 9, not 3", ""], []),
         ("", ["got 2, not 3"] * 2, ["machine"]),
         ("", ["", ""], ["machine"]),
-        ("got 2, not 3", ["got 9, not 3"] * 2, ["machine"]),
+        ("got 2, not 3", ["got 9, not 3"] * 2, ["everywhere"]),
+        ("got 2, not 3", ["got 2, not 3"] * 2, ["machine"]),
     ],
-    ids=["always", "at times", "with another value", "never", "alone with another value"],
+    ids=["always", "at times", "with another value", "never", "alone with another value", "never with this value"],
 )
 def test_a_failure_that_needs_the_tests_before_it_is_asked_behind_them(
     outcomes: Outcomes, alone: str, preceded: list[str], scopes: list[str]
@@ -173,14 +185,15 @@ def test_only_the_tests_on_the_server_of_a_failed_one_precede_it(run: StoredRun)
         ("alone", "guest-3", "failed"),
     ]
     for name, guest, outcome in ran:
-        run.test("armv5", "bitops", name, outcome=outcome, guest=guest)
+        message = "within 75 s" if outcome == "failed" else ""
+        run.test("armv5", "bitops", name, outcome=outcome, guest=guest, message=message)
     for number in (1, 2, 3):
-        run.host_test("armv5", "bitops", number, "shown", outcome="failed")
+        run.host_test("armv5", "bitops", number, "shown", outcome="failed", message="within 5 s")
         run.host_test("armv5", "bitops", number, "hidden")
         run.host_test("armv5", "bitops", number, "alone")
     cell = run.finish() / "armv5" / "bitops"
     logs = [run_folder.host_folder(cell, number) / event_log.NAME for number in (1, 2, 3)]
-    assert preceded_tests(cell, logs) == ["first", "shown", "hidden"]
+    assert preceded_tests(cell, "armv5", logs) == ["first", "shown", "hidden"]
 
 
 def test_a_failure_that_the_host_shows_at_times_is_a_remark(outcomes: Outcomes) -> None:

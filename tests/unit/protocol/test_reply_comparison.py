@@ -35,6 +35,13 @@ def test_the_first_difference_is_named_with_both_replies() -> None:
     assert (found.index, found.name, str(found)) == (1, "GET", "GET k: guest b'1', native b'2'")
 
 
+def test_the_rules_of_a_user_have_no_order() -> None:
+    """Regression: releases of 2019 and 2020 list a user's commands in the order of a hash table."""
+    rules: list[Reply] = [[b"commands", b"-@all +get +set"], [b"commands", b"-@all +set +get"]]
+    assert differs("ACL GETUSER plumb\n", rules[:1], rules[1:]) is None
+    assert differs("ACL GETUSER plumb\n", rules[:1], [[b"commands", b"-@all +set"]]) is not None
+
+
 def test_a_difference_after_replies_in_another_order_is_found() -> None:
     found = differs("SMEMBERS k\nGET k\n", [[b"a", b"b"], b"1"], [[b"b", b"a"], b"2"])
     assert found is not None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import hiredis
 import pytest
 
-from harness.protocol.resp import Client, ServerGoneError
+from harness.protocol.resp import Client, ServerGoneError, UnreadableReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +52,15 @@ def answering(reply: bytes, *, close: bool = False) -> Iterator[int]:
 def test_every_kind_of_reply_is_received(raw: bytes, expected: object) -> None:
     with answering(raw) as port, client_at(port, 1) as client:
         assert expected == client.command("X")
+
+
+def test_what_is_no_reply_ends_the_connection_and_is_no_fault_of_the_client() -> None:
+    """Regression: a server that sent a stray byte ended the whole test with an error of the parser."""
+    with answering(b"+OK\r\n\0") as port, client_at(port, 1) as client:
+        client.send(client.pack([["X"]]))
+        assert client.receive() == b"OK"
+        with pytest.raises(UnreadableReplyError, match=r'the server sent no reply: .*"\\x00"'):
+            client.receive()
 
 
 def test_an_error_reply_is_raised_alone_and_returned_in_a_pipeline() -> None:

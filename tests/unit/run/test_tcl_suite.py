@@ -251,6 +251,8 @@ NEEDS = """
 constraint knowsObjects { accepted OBJECT HELP }
 test planted-2.1 {a test that needs something} -constraints knowsObjects -body { set x 1 } -result 1
 test planted-2.2 {another} -constraints {fullTier knowsObjects} -body { set x 1 } -result 1
+constraint -data hasObjects { accepted OBJECT HELP }
+test planted-2.3 {a test that needs some data} -constraints hasObjects -body { set x 1 } -result 1
 """
 
 
@@ -295,6 +297,13 @@ def test_a_command_that_only_one_of_them_lacks_is_a_failure_and_not_skipped(
 ) -> None:
     with pytest.raises(TclFailedError, match=f"the constraint knowsObjects {message}"):
         verdict(needing(number, guest, oracle), end="complete")
+
+
+def test_the_oracle_is_not_asked_about_the_data_of_a_guest(needing: Callable[[str, bytes, bytes], str]) -> None:
+    """Regression: a test that an earlier one's keys kept from running failed, since the native build had no keys."""
+    with pytest.raises(pytest.skip.Exception, match="hasObjects"):
+        verdict(needing("3", b"OBJECT", b"-"), end="complete")
+    verdict(needing("3", b"-", b"OBJECT"), end="complete")
 
 
 def joined(chunks: list[Chunk]) -> dict[str, bytes]:
