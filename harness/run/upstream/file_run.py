@@ -20,13 +20,13 @@ from harness.run.servers.probes import REPLY_SECONDS
 from harness.run.upstream.awaited_server import awaited, state_of
 from harness.run.upstream.journal import Journal, read_journal
 from harness.run.upstream.stage import NATIVE_HOME
+from harness.run.upstream.test_files import PORTS, TEST_PORTS, UpstreamFile
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
 
     from harness.run.upstream.stage import Stage
-    from harness.run.upstream.test_files import UpstreamFile
 
 STALL_SECONDS = 120.0
 """How long a file may make no progress on a machine as fast as the host, beyond what its slowest test takes."""
@@ -136,6 +136,7 @@ def _environment(stage: Stage, settings: FileRunSettings) -> Mapping[str, str]:
         "PLUMB_MACHINE": settings.target.machine,
         "PLUMB_SIGABRT": str(EMULATED_SIGABRT if emulated else int(signal.SIGABRT)),
         "PLUMB_PORT": str(stage.first_port),
+        "PLUMB_PORTS": f"{PORTS - TEST_PORTS} {TEST_PORTS}",
         "PLUMB_PRIVATE_NETWORK": "yes" if settings.private else "no",
         "PLUMB_SEED": str(settings.seed + 1),
     }

@@ -13,6 +13,7 @@
 #   PLUMB_MACHINE          what `uname -m` prints
 #   PLUMB_SIGABRT          the number of the signal that the target's programs receive as SIGABRT
 #   PLUMB_PORT             the first of the file's ports
+#   PLUMB_PORTS            how many it has: those of its servers, and before them those of its own processes
 #   PLUMB_PRIVATE_NETWORK  whether nobody else uses the network: yes or no
 #   PLUMB_SEED             the seed of Tcl's random numbers
 
@@ -291,6 +292,17 @@ proc ::plumb::spawn_instance {original type port args} {
     tailcall $original $type $port {*}$args
 }
 
+# The first port of a search. Before 6.0 upstream cannot be told where to begin, and two files that run beside each other
+# begin at the same ports: 11111 for the file's own process, 21111 for servers. A server that loses the race ends.
+proc ::plumb::find_available_port {original start args} {
+    lassign $::env(PLUMB_PORTS) ofServers ofProcesses
+    set first $::env(PLUMB_PORT)
+    if {$start < $first || $start >= $first + $ofProcesses + $ofServers} {
+        set start [expr {$start < 20000 ? $first : $first + $ofProcesses}]
+    }
+    tailcall $original $start {*}$args
+}
+
 # Before 5.0, or 6.0 for nodes, upstream cannot be told to keep what its servers printed (--dont-clean). What it removes at
 # its end has the reports of a detector, and the complaints of an emulator.
 proc ::plumb::cleanup {original args} {
@@ -447,6 +459,7 @@ set ::plumb::stand_ins {
     wait_for_log_messages wait_for_log_messages
     exec_instance exec_instance
     spawn_instance spawn_instance
+    find_available_port find_available_port
     cleanup cleanup
     end_tests end_tests
     redis::__dispatch__ dispatch
