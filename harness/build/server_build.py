@@ -161,6 +161,7 @@ def build_key(plan: BuildPlan) -> str:
             target.machine,
             toolchain.identity(tools),
             *plan.compile_flags,
+            *plan.lacking_headers,
             *([prelude] if prelude else []),
             *([plan.linked, *jemalloc.values()] if plan.linked != "libc" else []),
             *settings.words,

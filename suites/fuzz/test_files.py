@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 AOF = "appendonly.aof"
 RDB = "dump.rdb"
+CUTS = "option aof-load-truncated"
+"""What a server needs to load an AOF without the cut end of a request. Older ones refuse the file."""
 MIXED = "option aof-use-rdb-preamble"
 """What a server needs to load an AOF that begins with an RDB file."""
 _BEGINNING = (command("SELECT", 0), command("SET", "sound", "value"), command("RPUSH", "sound:list", 1, "x"))
@@ -41,9 +43,8 @@ def test_files(cell_run: CellSession, emptying: Emptying) -> None:
         pytest.skip("no file can be put into the folder of a server under full-system emulation")
     sanitises = "sanitize-dump-payload" in cell_run.cell.abilities.options
     # Without sanitising, a server refuses a damaged or cut RDB file, and loads an AOF only up to the cut.
-    session = FuzzSession(
-        cell_run, emptying, name="files", share=0.08, cost=36, damages=[RDB, AOF] if sanitises else [AOF]
-    )
+    taken_damages = [RDB] * sanitises + [AOF] * (not cell_run.cell.lacks(CUTS))
+    session = FuzzSession(cell_run, emptying, name="files", share=0.08, cost=36, damages=taken_damages)
     oracle = cell_run.servers.oracle()
     with Client.at_socket(oracle.upstream, deadline_seconds=oracle.runner.target.host_deadline_seconds(20)) as client:
         least = arities(client.command("COMMAND")) if sanitises else None  # type: ignore[arg-type]

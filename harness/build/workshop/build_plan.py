@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from harness.core.target_model import Target, Toolchain
 
     Linked = Literal["libc", "jemalloc", "makefile"]
+
+
+_SYSCTL = re.compile(r"^\s*#\s*include\s*<sys/sysctl\.h>", re.MULTILINE)
 
 
 class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +65,15 @@ class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
         own = self.settings.cflags
         # Whatever flags a distribution uses, addresses have lines, and stacks are complete.
         return [*flags, *own, *toolchain.EVIDENCE_FLAGS] if own else flags
+
+    @property
+    def lacking_headers(self) -> list[str]:
+        """Headers that the tree includes and the C library has no longer; an empty file serves. glibc 2.32 removed
+        sys/sysctl.h, which redis.c included from June 2014 to June 2015 without using it.
+        """
+        main = self.tree.content / "src" / "redis.c"
+        included = main.is_file() and _SYSCTL.search(main.read_text("utf-8", "replace"))
+        return ["sys/sysctl.h"] if included else []
 
 
 def _dialect(tree: SourceTree) -> list[str]:

@@ -27,6 +27,12 @@ def write_compiler(plan: BuildPlan, work: Path, name: str, extra: Sequence[str] 
     path = work / f"{name}{suffix}"
     first = registry.write_prelude(plan.target.emulator.detector, work)
     named = f"-fdebug-prefix-map={work}={WORK_NAME}"
+    headers = work / "headers"
+    for header in plan.lacking_headers:
+        # Behind all other folders: a C library that has the header is asked first.
+        first = [*first, "-idirafter", str(headers)]
+        (headers / header).parent.mkdir(parents=True, exist_ok=True)
+        (headers / header).touch()
     flags = [
         *first,
         *plan.compile_flags,

@@ -213,6 +213,16 @@ def test_a_tree_that_may_request_the_c_librarys_extensions_too_late_gets_them(
     assert "-D_GNU_SOURCE=" not in text, "strerror_r would return the text, and hiredis would ignore it"
 
 
+@pytest.mark.parametrize("included", [True, False])
+def test_a_tree_that_includes_a_header_that_the_c_library_has_no_longer_gets_an_empty_one(
+    tmp_path: Path, *, included: bool
+) -> None:
+    tree = tree_with(tmp_path, MAKEFILE)
+    fakes.write(tree.path / "src" / "redis.c", f"#include <{'sys/sysctl.h' if included else 'sys/socket.h'}>\n")
+    text = build(tmp_path, open_tree(tree.path)).server_binary.read_text("utf-8")
+    assert ("-idirafter" in text) is included
+
+
 def test_a_distributions_flags_and_variables_follow_the_makefiles_and_never_apply_natively(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
     plain = build(tmp_path, tree)
