@@ -77,7 +77,7 @@ class Evidence:
 
     def sightings(self) -> list[Sighting]:
         """Fault records first, since they explain ends; then ends, which explain failures."""
-        self.doubts += [f"{test.name}: {test.doubt}" for test in self._tests if test.doubt and not test.blockers]
+        self.doubts += _doubts_of([test for test in self._tests if test.doubt and not test.blockers])
         blocked = Counter(test.doubt for test in self._tests if test.blockers)
         self.doubts += [f"{number} blocked {_tests(number)}: {why}" for why, number in blocked.items()]
         for event in self._guests:
@@ -346,6 +346,18 @@ class Evidence:
             preloads=event.preloads,
             tls=event.tls,
         )
+
+
+def _doubts_of(tests: list[TestEvent]) -> list[str]:
+    """The doubts about tests, each once: a file that upstream ends early leaves all its tests without a result."""
+    by_doubt: dict[str, list[TestEvent]] = {}
+    for test in tests:
+        # The second line is the test's place in the file.
+        by_doubt.setdefault(test.doubt.partition("\n")[0], []).append(test)
+    return [
+        f"{same[0].name}: {same[0].doubt}" if len(same) == 1 else f"{len(same)} tests, from {same[0].name} on: {doubt}"
+        for doubt, same in by_doubt.items()
+    ]
 
 
 def _tests(number: int) -> str:

@@ -14,7 +14,7 @@ from harness.core.model import CANARY_SUITE
 from harness.isa import rules
 from harness.judge import misaligned_blocks
 from harness.judge.causality import Evidence
-from harness.judge.second_opinion import SecondOpinion
+from harness.judge.second_opinion import SecondOpinion, with_ends_beside
 from harness.judge.sightings.failures import from_failed_build
 from harness.judge.sightings.sighting import name_of
 from harness.judge.verdict import CellOutcome
@@ -63,7 +63,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         return [], msgspec.structs.replace(outcome, unexplained=wrong)
     evidence = Evidence(cell, run, record, recorded.events)
     opinion = SecondOpinion(cell, run, record)
-    sightings, unsteady = _classed(evidence.sightings(), tests, opinion)
+    sightings, unsteady = _classed(with_ends_beside(cell, run, evidence.sightings()), tests, opinion)
     blocks = recorded.blocks
     doubts = [*outcome.doubts, *evidence.doubts, *_doubts_of_kernel(cell, run, record, tests)]
     altered = outcome.altered

@@ -17,6 +17,7 @@ A misaligned access, a detector's report and a fault whose function is not on th
 
 from __future__ import annotations
 
+import itertools
 import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -32,6 +33,7 @@ from harness.judge.sightings.failures import guest_log
 from harness.record import cell_events, event_log, evidence_seal, run_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from harness.judge.sightings.sighting import Sighting
@@ -45,22 +47,57 @@ _LIMIT = re.compile(r"\bwithin \d+(?:\.\d+)? s(?:econds)?\b")
 _SIGNAL = re.compile(r"\bSIG[A-Z]+\b")
 
 
+class _HostEnds:
+    """How servers of the native build ended, by test."""
+
+    def __init__(self, run: RunRecord, sightings: Iterable[Sighting], guests: Iterable[Path]) -> None:
+        """`sightings`: of the native build's servers. `guests`: their folders."""
+        self._symbols = symbols.Symbols(run.triples[ORACLE], run.binaries.get(ORACLE, ""))
+        self._guests = list(guests)
+        self._by_test: dict[str, list[Sighting]] = {}
+        for one in sightings:
+            if one.detector in _ENDS:
+                self._by_test.setdefault(one.test, []).append(one)
+
+    def like(self, one: Sighting) -> list[Sighting]:
+        """The ends in the same test in the same way as the target's."""
+        return [other for other in self._by_test.get(one.test, []) if self._is_same(one, other)]
+
+    def _is_same(self, one: Sighting, other: Sighting) -> bool:
+        if one.detector == "process":
+            return (one.identity, _without_limits(one.detail)) == (other.identity, _without_limits(other.detail))
+        # The emulator located the target's fault. Of the host's there is the signal, and the server's own report.
+        signals = set(_SIGNAL.findall(f"{one.kind.upper()} {one.title}"))
+        return bool(signals & set(_SIGNAL.findall(other.detail))) and not self._named_in_logs.isdisjoint(
+            _innermost(one)
+        )
+
+    @cached_property
+    def _named_in_logs(self) -> set[str]:
+        """The words of the servers' logs, and the static functions whose addresses their crash reports contain."""
+        logs = [guest_log(guest) for guest in self._guests]
+        words = {word.decode("ascii", "replace") for log in logs for word in re.findall(rb"\w+", log)}
+        addresses = {address for log in logs for address in unnamed_addresses(log)}
+        return words.union(*map(self._symbols.functions_at, addresses))
+
+
+def _innermost(one: Sighting) -> set[str]:
+    """The function of a fault, and those that it is inlined into: the host's compiler may inline others."""
+    own = list(itertools.takewhile(lambda frame: frame.inlined, one.frames))
+    return {frame.function for frame in one.frames[: len(own) + 1]}
+
+
 class _HostRun:
     """The evidence of one run of a cell's failed tests on the native build."""
 
     def __init__(self, folder: Path, run: RunRecord, record: CellRecord, seal: str) -> None:
         recorded = event_log.read(folder / event_log.NAME)
-        self._folder = folder
-        self._symbols = symbols.Symbols(run.triples[ORACLE], run.binaries.get(ORACLE, ""))
         self._tests = {event.name: event for event in recorded.events if isinstance(event, cell_events.TestEvent)}
         native = msgspec.structs.replace(record, target=ORACLE)
         evidence = Evidence(folder, run, native, recorded.events)
-        sightings = evidence.sightings()
+        self._ends = _HostEnds(run, evidence.sightings(), folder.glob("guest-*"))
         self.damage = [*recorded.doubts, *evidence_seal.doubts(folder, seal)]
         self.doubts = [*self.damage, *evidence.doubts]
-        self._by_test: dict[str, list[Sighting]] = {}
-        for one in sightings:
-            self._by_test.setdefault(one.test, []).append(one)
 
     def test(self, name: str) -> TestEvent | None:
         """The result of a test that ran; None if it was skipped, could not run or is not there."""
@@ -70,25 +107,7 @@ class _HostRun:
 
     def shows(self, one: Sighting) -> bool:
         """Whether a server ended in the same test in the same way as the target's."""
-        return any(
-            other.detector in _ENDS and self._is_same_end(one, other) for other in self._by_test.get(one.test, [])
-        )
-
-    def _is_same_end(self, one: Sighting, other: Sighting) -> bool:
-        if one.detector == "process":
-            return (one.identity, _without_limits(one.detail)) == (other.identity, _without_limits(other.detail))
-        # The emulator located the target's fault. Of the host's there is the signal, and the server's own report.
-        signals = set(_SIGNAL.findall(f"{one.kind.upper()} {one.title}"))
-        named = bool(one.frames) and one.frames[0].function in self._named_in_logs
-        return bool(signals & set(_SIGNAL.findall(other.detail))) and named
-
-    @cached_property
-    def _named_in_logs(self) -> set[str]:
-        """The words of the servers' logs, and the static functions whose addresses their crash reports contain."""
-        logs = [guest_log(guest) for guest in self._folder.glob("guest-*")]
-        words = {word.decode("ascii", "replace") for log in logs for word in re.findall(rb"\w+", log)}
-        addresses = {address for log in logs for address in unnamed_addresses(log)}
-        return words.union(*map(self._symbols.functions_at, addresses))
+        return bool(self._ends.like(one))
 
 
 class SecondOpinion:
@@ -145,6 +164,24 @@ class SecondOpinion:
         """Whether a failure's message differs from the host's only where those of the host's own runs differ."""
         message, *others = (plain(each.message, self._target) for each in (test, *results))
         return by_chance(message, others)
+
+
+def with_ends_beside(cell: Path, run: RunRecord, sightings: list[Sighting]) -> list[Sighting]:
+    """The sightings, those marked in which the native build, which answered beside the target, ended in the same way.
+
+    This is the second opinion on an open-ended suite, which gives each server other requests. `cell`: its folder.
+    """
+    if run.everywhere == "off" or all(one.target != ORACLE for one in sightings):
+        return sightings
+    beside = (one for one in sightings if one.target == ORACLE)
+    ends = _HostEnds(run, beside, cell.glob(f"{run_folder.PEERS}/{ORACLE}/guest-*"))
+    alike = {
+        id(one): ends.like(one) for one in sightings if one.target != ORACLE and one.detector in _ENDS and one.test
+    }
+    both = {number for number, others in alike.items() if others} | {
+        id(other) for others in alike.values() for other in others
+    }
+    return [msgspec.structs.replace(one, everywhere=True) if id(one) in both else one for one in sightings]
 
 
 def plain(message: str, target: str) -> str:

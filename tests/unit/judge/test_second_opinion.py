@@ -355,3 +355,29 @@ def test_an_end_of_every_server_and_of_the_native_build_is_everywhere(
         run.own_guest(cell, "bitops", name, test=NAME, end="exit", detail="exit status 3")
     judgement, _ = concluded(tmp_path, run)
     assert {one.scope for one in judgement.findings if one.kind.startswith("exit")} == {scope}
+
+
+@pytest.mark.parametrize(
+    ("log", "detail", "scopes"),
+    [
+        ("1: redis-server(bitopCommand+0x9a)[0x55]", "SIGSEGV", {"everywhere"}),
+        ("1: redis-server(bitopCommand+0x9a)[0x55]", "SIGBUS", {"machine"}),
+        ("1: redis-server(getCommand+0x9a)[0x55]", "SIGSEGV", {"machine"}),
+    ],
+    ids=["the same function", "another signal", "another function"],
+)
+@pytest.mark.parametrize("everywhere", ["note", "off"])
+def test_a_located_fault_is_everywhere_if_the_server_beside_it_ends_in_the_same_function(
+    run: StoredRun, tmp_path: Path, log: str, detail: str, scopes: set[str], everywhere: Literal["note", "off"]
+) -> None:
+    """Regression: the fuzzer's file killed both servers, and each end was the machine's."""
+    run.everywhere = everywhere
+    run.has_native = True
+    record = fault(pc=run.place("armv5", "bitopCommand"), number=11, code=1, access="")
+    run.fault("armv5", "bitops", "guest-1", record)
+    run.test("armv5", "bitops", NAME, outcome="failed", message="closed", guest="guest-1", faults=(0, 1))
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="SIGSEGV", test=NAME)
+    run.own_guest("armv5", "bitops", "native", test=NAME, end="signal", detail=f"killed by {detail}")
+    run.log("armv5", "bitops", f"{run_folder.PEERS}/native/guest-9", log.encode())
+    judgement, _ = concluded(tmp_path, run)
+    assert {one.scope for one in judgement.findings} == (scopes if everywhere == "note" else {"machine"})

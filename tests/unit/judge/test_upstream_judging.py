@@ -385,6 +385,16 @@ def test_a_test_without_a_result_makes_the_cell_unknown(stored: UpstreamRun) -> 
     assert (findings, verdicts["armv5/bitops"]) == ([], "UNKNOWN")
 
 
+def test_tests_without_a_result_for_one_reason_are_one_reason(tmp_path: Path, stored: UpstreamRun) -> None:
+    """Regression: a file that hung gave forty lines that differed in nothing but the test."""
+    for number in (2, 3):
+        doubt = f"no result: the file ended before it\nat tests/unit/a.tcl:{number}"
+        stored.failed(f"unit/a::{number}", "no result", doubt=doubt)
+    judgement, _ = concluded(tmp_path, stored)
+    (cell,) = (cell for cell in judgement.cells if cell.suite == SUITE)
+    assert cell.reason == "2 tests, from item[unit/a::2] on: no result: the file ended before it"
+
+
 def test_a_test_that_fails_natively_in_the_same_words_is_on_every_machine(tmp_path: Path) -> None:
     """Also if it passes on another target: upstream's tests ask the native build at the same time, and some fail by
     chance.
