@@ -34,7 +34,7 @@ def test_the_accesses_of_every_required_target_can_be_read() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [*READABLE, *map(machines.beyond, ("hppa", "mips", "powerpc", "powerpc64", "powerpc64le", "riscv64", "s390x"))],
+    machines.sampled(*READABLE, "hppa", "mips", "powerpc", "powerpc64", "powerpc64le", "riscv64", "s390x"),
 )
 def test_a_canary_makes_every_access_of_the_libraries(name: str) -> None:
     target = CATALOG.targets[name]
@@ -47,7 +47,7 @@ def test_a_canary_makes_every_access_of_the_libraries(name: str) -> None:
         assert census.unproved(target, mine, found) == [], library
 
 
-@pytest.mark.parametrize("name", ["armv7", *map(machines.beyond, ("armv5", "aarch64", "sparc64"))])
+@pytest.mark.parametrize("name", ["armv5", *map(machines.beyond, ("armv7", "aarch64", "sparc64"))])
 def test_a_canary_makes_every_access_of_a_server(name: str) -> None:
     target, bench = CATALOG.targets[name], machines.quiet_workbench()
     tools = CATALOG.toolchain_of(target)

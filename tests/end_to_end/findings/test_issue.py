@@ -26,6 +26,9 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow(
+    instead="tests/unit/report/test_issue.py; test_the_fewest_commands_are_a_stream_that_reproduces_the_bug"
+)
 def test_a_bug_report_has_the_fewest_commands_and_the_releases(checked: Path) -> None:
     words = ("report", checked, BITPOS, "--format", "issue", "--ask", "redis-3.2.6", "--ask", "redis-7.0.15")
     finished = run(*words, program=PLUMB)

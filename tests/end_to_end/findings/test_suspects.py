@@ -37,6 +37,9 @@ def planted() -> Path:
     return Path(row.run)
 
 
+@pytest.mark.slow(
+    instead=("test_executed_blocks.py; tests/unit/record/test_executed_blocks.py; tests/unit/analysis/test_suspects.py")
+)
 def test_what_a_child_executes_is_covered(tmp_path: Path) -> None:
     bench = quiet_workbench()
     setup = set_up_target(bench, bench.catalog.targets["armv5"])
@@ -67,6 +70,7 @@ def test_what_a_child_executes_is_covered(tmp_path: Path) -> None:
     assert "rdbSaveRio" in named[1]
 
 
+@pytest.mark.slow(instead="test_executed_blocks.py; tests/unit/record/test_executed_blocks.py")
 def test_what_the_servers_program_executes_as_a_tool_is_covered(tmp_path: Path) -> None:
     bench = quiet_workbench()
     request = campaign.planted_request(
@@ -98,6 +102,7 @@ def finding_of(folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow(instead=("tests/unit/analysis/test_suspects.py; test_executed_blocks.py, for what tests execute"))
 def test_the_changed_function_is_among_the_first_though_the_oracle_has_the_bug_too(planted: Path) -> None:
     before = finding_of(planted)
     assert before["suspects"] == []
@@ -115,6 +120,7 @@ def test_the_changed_function_is_among_the_first_though_the_oracle_has_the_bug_t
     assert finding_of(planted)["suspects"] == ranking["suspects"]
 
 
+@pytest.mark.slow(instead="tests/unit/cli/test_hints.py")
 def test_a_finding_that_is_none_says_what_to_type(planted: Path) -> None:
     finished = run("suspects", planted, "wrong-result-of-nothing", program=PLUMB)
     assert finished.returncode == ExitCode.USAGE, finished.stderr

@@ -67,6 +67,9 @@ def recorded(target: str, folder: Path, options: tuple[str, ...] = (), *, is_cut
     return read_moments(guest.values)
 
 
+@pytest.mark.slow(
+    instead="tests/unit/analysis/test_value_comparison.py; test_a_server_runs_on_when_the_time_for_recording_is_over"
+)
 def test_values_are_recorded_by_their_names_and_agree(tmp_path: Path) -> None:
     native, again, target = (
         recorded(name, tmp_path / f"{number}") for number, name in enumerate((ORACLE, ORACLE, "sparc64"))

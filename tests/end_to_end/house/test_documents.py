@@ -29,6 +29,11 @@ def test_a_line_that_is_missing_from_the_output_is_detected() -> None:
     assert first_absent("five\n", output) == "five"
 
 
+@pytest.mark.slow(
+    instead=(
+        "tests/house/test_documents.py; test_every_command_that_a_hint_names_exists_with_its_options_and_arguments"
+    )
+)
 def test_the_tutorial(tmp_path: Path) -> None:
     """In a folder with Plumbline's commands and an empty runs/, like a fresh clone."""
     for name in ("ci", ".venv"):
@@ -38,6 +43,7 @@ def test_the_tutorial(tmp_path: Path) -> None:
     follow(ROOT / "docs" / "tutorial.md", tmp_path)
 
 
+@pytest.mark.slow(instead="test_a_server_that_does_not_start_is_inconclusive_and_a_bisection_skips_it")
 def test_bisecting_finds_the_commit_of_a_bug_and_skips_one_that_does_not_compile(tmp_path: Path) -> None:
     """Eight commits on a release; the bug comes with the sixth, and the one that git tries first does not compile."""
     # With the release's own name, the compiler's cache knows the files that have not changed.

@@ -121,6 +121,7 @@ def running(text: str) -> list[list[str]]:
     return [line for line in lines if text in " ".join(line)]
 
 
+@pytest.mark.slow(instead="tests/tools/test_harness_mutants.py; test_the_tests_that_execute_a_place_are_recorded")
 def test_a_trial_finds_the_failing_test_and_leaves_nothing(checkout: Checkout) -> None:
     before = {path: path.read_bytes() for path in checkout.root.rglob("*") if path.is_file()}
     mutants = {(one.function, one.operator): one for one in mutants_in(checkout.root)}

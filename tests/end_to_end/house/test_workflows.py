@@ -91,6 +91,12 @@ def test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails(tm
     assert kinds == ["builds", "builds", "emulators"]
 
 
+@pytest.mark.slow(
+    instead=(
+        "test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails, whose native job passes and "
+        "keeps its caches"
+    )
+)
 def test_a_clean_server_passes_and_its_caches_are_kept(tmp_path: Path) -> None:
     top = repository(tmp_path / "server", broken=False)
     github = GitHub(tmp_path / "github", {"": top, "owner/plumbline": ROOT})
@@ -137,6 +143,13 @@ def test_the_action_checks_what_a_pull_request_changes(tmp_path: Path) -> None:
     assert "error: no revision 'origin/release'" in github.printed["action/Check"]
 
 
+@pytest.mark.slow(
+    instead=(
+        "test_a_pull_requests_suites_become_the_plan_and_uncovered_changes_are_unknown; "
+        "test_the_action_checks_what_a_pull_request_changes; "
+        "test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails"
+    )
+)
 def test_the_workflow_checks_what_a_pull_request_changes(tmp_path: Path) -> None:
     """A commit always has the same verdict, because both jobs and every other run draw the same random numbers."""
     github = pull_request(tmp_path)
@@ -240,6 +253,7 @@ def test_actionlint_finds_nothing_in_our_workflows_and_something_in_a_bad_one(tm
         assert said in found.stdout
 
 
+@pytest.mark.slow(instead="test_the_action_checks_what_a_pull_request_changes")
 def test_plumblines_own_workflow_uses_the_action_as_others_do(tmp_path: Path) -> None:
     github = GitHub(tmp_path / "github", {"": ROOT})
     github.workflow(WORKFLOWS / "ci.yml", {}, only=["action"])

@@ -19,6 +19,12 @@ def measured(target: str, server: str) -> FixupCost:
     return json_codec.decode(finished.stdout.encode(), FixupCost)
 
 
+@pytest.mark.slow(
+    instead=(
+        "tests/unit/workflows/test_fixup_cost_run.py; test_a_real_kernel_does_what_the_model_prescribes, for "
+        "repaired accesses"
+    )
+)
 def test_armv5s_fixups_are_counted_are_costly_and_are_the_same_on_every_boot() -> None:
     first, second = measured("armv5-kernel", "redis-3.2.6"), measured("armv5-kernel", "redis-3.2.6")
     assert {one.access_class for one in first.accesses} == {"half", "word", "dword", "multi"}

@@ -93,6 +93,9 @@ def canary_machine(name: str, target: str, folder: Path) -> Machine:
     )
 
 
+@pytest.mark.slow(
+    instead="test_an_access_that_never_ends_is_reported_soon, under the user tier; tests/unit/run/test_machine.py"
+)
 def test_an_access_that_never_ends_is_killed_at_its_deadline(tmp_path: Path) -> None:
     with canary_machine("versatile", "armv5", tmp_path) as machine:
         machine.set_alignment(0)

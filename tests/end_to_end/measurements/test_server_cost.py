@@ -111,7 +111,7 @@ def measured(
 
 @pytest.mark.parametrize(
     "name",
-    ["armv5", "sparc64", *(machines.beyond(name) for name in machines.REQUIRED if name not in {"armv5", "sparc64"})],
+    [name if name == "armv5" else machines.beyond(name) for name in machines.REQUIRED],
 )
 def test_the_counter_agrees_with_a_trace_of_single_instructions(name: str, tmp_path: Path) -> None:
     bench = Workbench.default()
@@ -175,7 +175,10 @@ def test_a_child_is_counted_separately_from_its_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow(
-    instead="test_a_planted_loop_shows_its_function_and_no_difference_elsewhere; the same tree twice on a real kernel"
+    instead=(
+        "tests/unit/workflows/test_cost_comparison.py; test_saving_counts_bytes_syncs_and_the_child, for "
+        "repeatable figures"
+    )
 )
 def test_the_same_tree_twice_shows_no_difference() -> None:
     """Neither in instructions nor in memory."""
@@ -184,6 +187,11 @@ def test_the_same_tree_twice_shows_no_difference() -> None:
     assert {one.verdict for one in same.differences} == {"same"}
 
 
+@pytest.mark.slow(
+    instead=(
+        "tests/unit/workflows/test_cost_comparison.py; test_the_counter_agrees_with_a_trace_of_single_instructions"
+    )
+)
 def test_a_planted_loop_shows_its_function_and_no_difference_elsewhere(tmp_path: Path) -> None:
     tree = Workbench.default().open_server("redis-7.0.15")
     shutil.copytree(tree.content, tmp_path / "slow", symlinks=True)
@@ -244,6 +252,7 @@ def test_memory_is_measured_while_no_table_is_being_moved() -> None:
     assert more == pytest.approx(full * pointer + (doubled - full) * (key_bytes - pointer), abs=full * pointer / 4)
 
 
+@pytest.mark.slow(instead="tests/unit/workflows/test_server_cost.py; test_saving_counts_bytes_syncs_and_the_child")
 def test_a_connection_costs_the_memory_that_it_keeps_while_idle() -> None:
     connecting = BenchWorkload(
         name="connecting", title="", commands=(("PING",),), new_connections=True, requests=50, spread=0.05
@@ -253,6 +262,12 @@ def test_a_connection_costs_the_memory_that_it_keeps_while_idle() -> None:
     assert 500 < cost.growth_bytes.value < 8_000
 
 
+@pytest.mark.slow(
+    instead=(
+        "tests/unit/workflows/test_server_cost.py, for an error reply and a request that is not executed; "
+        "tests/unit/record/test_instruction_counts.py, for a server that ends"
+    )
+)
 def test_an_error_reply_and_a_server_that_dies_give_no_figure() -> None:
     wrong = BenchWorkload(
         name="wrong", title="", commands=(("INCR", "key:{key}"),), prepare=SET.prepare, payload_bytes=9, requests=5
@@ -300,6 +315,11 @@ def test_on_a_real_kernel_a_request_costs_what_it_costs_alone_and_the_kernels_sh
         assert resident >= proportional > own > 500_000 < used
 
 
+@pytest.mark.slow(
+    instead=(
+        "tests/unit/workflows/test_server_cost.py; test_saving_counts_bytes_syncs_and_the_child, under the user tier"
+    )
+)
 def test_on_a_real_kernel_a_child_copies_pages_and_an_error_reply_gives_no_figure() -> None:
     plain = msgspec.structs.replace(SET, keys=8_000, requests=200, spread=0.03)
     saving = msgspec.structs.replace(plain, name="saving", during="bgsave")
@@ -322,6 +342,7 @@ def test_on_a_real_kernel_a_child_copies_pages_and_an_error_reply_gives_no_figur
     assert exit_code(found) is ExitCode.INCONCLUSIVE
 
 
+@pytest.mark.slow(instead="tests/unit/workflows/test_cost_comparison.py; tests/unit/workflows/test_server_cost.py")
 def test_on_a_real_kernel_the_same_tree_twice_shows_no_difference() -> None:
     same = measured(GET, against="redis-7.0.15", target="armv5-kernel")
     assert exit_code(same) is ExitCode.PASS, same.no_figures

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.end_to_end
 TARGET = ("--target", "armv5")
 
 
+@pytest.mark.slow(instead="test_a_planted_bug_is_found_and_a_function_that_no_test_enters_is_named")
 def test_a_planted_dereference_is_found_and_named() -> None:
     finished = run("mutate", "siphash-dereference", *TARGET, "--json")
     (row,) = json.loads(finished.stdout)

@@ -42,6 +42,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory, programs: dict[str, Path
     return install(folder, built_wheel(folder), write_wheel(programs, folder))
 
 
+@pytest.mark.slow(instead="tests/unit/build/test_emulator_wheel.py; test_self_test.py")
 def test_the_wheels_emulators_pass_the_self_test_and_the_report_has_their_digests(
     tmp_path: Path, installed: Installation, programs: dict[str, Path]
 ) -> None:

@@ -13,7 +13,7 @@ from harness.core.errors import ExitCode
 from harness.judge.known import tree_list
 from harness.plan.catalog import Catalog
 from harness.workflows import suite_selection
-from tests.end_to_end.support.changed_checkouts import OF, UNITS, commit, edit, premerge
+from tests.end_to_end.support.changed_checkouts import OF, UNITS, commit, edit, premerge, unentered
 from tests.end_to_end.support.plumb_runs import document, run
 from tests.support import fakes
 from tests.unit.workflows.test_suite_selection import FILES
@@ -27,6 +27,25 @@ PLANTED = "alignment-redisPopcount-load"
 SOURCE = {".c", ".h", ".cc", ".cpp", ".hpp", ".def"}
 
 
+def test_a_planted_bug_is_found_and_a_function_that_no_test_enters_is_named(checkout: Path, tmp_path: Path) -> None:
+    source = checkout / "src" / "bitops.c"
+    # The second one is at the end of the file, because assertions contain their line numbers.
+    source.write_bytes((tmp_path / "bug.c").read_bytes() + b"int plumbIdle(int n) { return n + 7; }\n")
+    code, read, errors = premerge(checkout, tmp_path / "planted", *UNITS)
+    assert code == ExitCode.FINDINGS, errors
+    (finding,) = [one for one in read["findings"] if one["id"] == PLANTED]
+    assert (finding["known"], finding["file"], finding["targets"]) == ("", "src/bitops.c", ["armv5"])
+    assert (tmp_path / "planted" / "base" / "report.html").is_file(), "the base must be checked"
+    assert f"BASE is {read['base']}" in errors
+    assert unentered(read) == {"plumbIdle"}, read["remarks"]
+
+
+@pytest.mark.slow(
+    instead=(
+        "test_a_planted_bug_is_found_and_a_function_that_no_test_enters_is_named; "
+        "tests/unit/judge/test_baseline.py, for inherited findings"
+    )
+)
 def test_a_planted_bug_is_found_and_another_beside_an_inherited_one_is_reported(checkout: Path, tmp_path: Path) -> None:
     source = checkout / "src" / "bitops.c"
     source.write_bytes((tmp_path / "bug.c").read_bytes())
@@ -65,8 +84,8 @@ def test_a_second_faulting_line_of_a_function_that_has_one_in_the_base_is_new(ch
 
 @pytest.mark.slow(
     instead=(
-        "tests/unit/judge/test_baseline.py and "
-        "test_a_planted_bug_is_found_and_another_beside_an_inherited_one_is_reported, for inherited findings"
+        "tests/unit/judge/test_baseline.py, for inherited findings; "
+        "test_a_planted_bug_is_found_and_a_function_that_no_test_enters_is_named"
     )
 )
 def test_an_inherited_bug_passes_and_so_does_its_fix(checkout: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from harness.build.sources.source_tree import with_newer
 from harness.core.errors import ExitCode
 from harness.core.strict_toml import ROOT
 from harness.record.run_folder import read_run
-from tests.end_to_end.support.changed_checkouts import UNITS, commit, edit, premerge
+from tests.end_to_end.support.changed_checkouts import UNITS, commit, edit, premerge, unentered
 from tests.end_to_end.support.machines import build, quiet_workbench
 from tests.end_to_end.support.plumb_runs import document, run
 
@@ -38,6 +38,12 @@ def first_run(checkout: Path, tmp_path: Path) -> tuple[Path, int, dict[str, Any]
     return source, unique, first
 
 
+@pytest.mark.slow(
+    instead=(
+        "tests/unit/workflows/test_reached_tests.py, which chooses tests by recorded functions; "
+        "test_a_planted_bug_is_found_and_a_function_that_no_test_enters_is_named, which records them"
+    )
+)
 def test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found(
     checkout: Path, tmp_path: Path
 ) -> None:
@@ -70,12 +76,7 @@ def test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found
     assert {one["function"] for one in planted["findings"] if not one["known"]} == {"redisBitpos"}
 
 
-@pytest.mark.slow(
-    instead=(
-        "test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found; "
-        "tests/unit/workflows/test_reached_tests.py"
-    )
-)
+@pytest.mark.slow(instead="tests/unit/workflows/test_reached_tests.py")
 def test_tests_are_omitted_only_with_regard_to_a_run_of_the_same_request_that_passed(
     checkout: Path, tmp_path: Path
 ) -> None:
@@ -111,7 +112,7 @@ def test_tests_are_omitted_only_with_regard_to_a_run_of_the_same_request_that_pa
         assert (code, whole["left_out"]) == (ExitCode.PASS, 0), errors
 
 
-@pytest.mark.slow(instead="test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found")
+@pytest.mark.slow(instead="tests/unit/workflows/test_reached_tests.py")
 def test_late_code_is_found_although_the_tests_that_reached_it_do_not_reach_it_again(
     checkout: Path, tmp_path: Path
 ) -> None:
@@ -135,6 +136,9 @@ def test_late_code_is_found_although_the_tests_that_reached_it_do_not_reach_it_a
     assert "armv5/bitops: the changed code was not entered as before, so all tests run" in errors
 
 
+@pytest.mark.slow(
+    instead="test_changed_files_are_newer_than_all_others_and_equally_old, for the times that make compares"
+)
 def test_a_table_made_from_a_changed_file_is_regenerated_whatever_its_time(checkout: Path) -> None:
     """Regression: a changed argument in a command table passed, because make considered the old table newer."""
     described, table = checkout / "src" / "commands" / "getbit.json", checkout / "src" / "commands.c"
@@ -155,7 +159,7 @@ def test_a_table_made_from_a_changed_file_is_regenerated_whatever_its_time(check
     assert b"Of hand: " in built(described, table)
 
 
-@pytest.mark.slow(instead="test_a_table_made_from_a_changed_file_is_regenerated_whatever_its_time, for the build alone")
+@pytest.mark.slow(instead="test_changed_files_are_newer_than_all_others_and_equally_old")
 def test_a_premerge_regenerates_a_table_made_from_a_changed_file(checkout: Path, tmp_path: Path) -> None:
     described = checkout / "src" / "commands" / "getbit.json"
     marker = f"plumb {time.time_ns()}"
@@ -164,13 +168,6 @@ def test_a_premerge_regenerates_a_table_made_from_a_changed_file(checkout: Path,
     code, read, errors = premerge(checkout, tmp_path / "run", *UNITS)
     assert (code, {cell["verdict"] for cell in read["cells"]}) == (ExitCode.INCONCLUSIVE, {"PASS", "XFAIL"}), errors
     assert marker.encode() in Path(read_run(tmp_path / "run").binaries["armv5"]).read_bytes()
-
-
-def unentered(judged: dict[str, Any]) -> set[str]:
-    """The functions that differ from those of the base and that no test has entered."""
-    begin = "these functions differ from BASE, but no test is known to enter them: "
-    (remark,) = [remark.removeprefix(begin) for remark in judged["remarks"] if remark.startswith(begin)]
-    return set(remark.partition(" on armv5")[0].split(", "))
 
 
 IDLE = "int plumbIdle(int n) {{ return n + {}; }}\n"
@@ -186,6 +183,12 @@ def idle_function(checkout: Path) -> int:
     return unique
 
 
+@pytest.mark.slow(
+    instead=(
+        "test_a_planted_bug_is_found_and_a_function_that_no_test_enters_is_named; "
+        "tests/unit/judge/test_unchecked_changes.py"
+    )
+)
 def test_a_change_that_no_test_enters_is_not_checked(checkout: Path, tmp_path: Path) -> None:
     """Regression: it passed in the first check of a checkout, and after a check of another checkout."""
     idle_function(checkout)
@@ -195,12 +198,7 @@ def test_a_change_that_no_test_enters_is_not_checked(checkout: Path, tmp_path: P
     assert document(run("judge", tmp_path / "idle", "--json"))["unchecked"] == idle["unchecked"]
 
 
-@pytest.mark.slow(
-    instead=(
-        "test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found; "
-        "tests/unit/workflows/test_reached_tests.py"
-    )
-)
+@pytest.mark.slow(instead="tests/unit/workflows/test_reached_tests.py; tests/unit/judge/test_unchecked_changes.py")
 def test_what_omitted_tests_entered_in_an_earlier_run_is_checked(checkout: Path, tmp_path: Path) -> None:
     source = checkout / "src" / "bitops.c"
     unique = idle_function(checkout)
@@ -224,7 +222,7 @@ def test_what_omitted_tests_entered_in_an_earlier_run_is_checked(checkout: Path,
     assert unentered(part) == unentered(entered)
 
 
-@pytest.mark.slow(instead="test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found")
+@pytest.mark.slow(instead="test_a_planted_bug_is_found_and_a_function_that_no_test_enters_is_named, for another suite")
 def test_functions_entered_by_suites_whose_tests_all_run_are_recorded_too(checkout: Path, tmp_path: Path) -> None:
     """Regression: a change that no test enters got no verdict if such a suite ran, for example `persistence`."""
     source = checkout / "src" / "rdb.c"
@@ -242,7 +240,7 @@ def test_functions_entered_by_suites_whose_tests_all_run_are_recorded_too(checko
     )
 
 
-@pytest.mark.slow(instead="test_a_change_that_no_test_enters_is_not_checked")
+@pytest.mark.slow(instead="tests/unit/judge/test_unchecked_changes.py")
 def test_a_change_without_an_executed_line_is_not_checked_although_its_function_is_entered(
     checkout: Path, tmp_path: Path
 ) -> None:

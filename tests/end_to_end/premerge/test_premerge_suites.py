@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 
+@pytest.mark.slow(
+    instead=(
+        "tests/unit/workflows/test_suite_selection.py and tests/unit/workflows/test_premerge.py; "
+        "test_a_planted_bug_is_found_and_a_function_that_no_test_enters_is_named"
+    )
+)
 def test_a_changed_file_is_checked_by_the_suites_that_it_selects(checkout: Path, tmp_path: Path) -> None:
     edit(checkout / "src" / "sha256.c", "* Filename:   sha256.c", "* Filename:   sha256.c, changed")
     explained = run("premerge", *OF, checkout, "--target", "native", "--explain", "--json")
@@ -46,6 +52,7 @@ def plant_in_the_bus(checkout: Path) -> None:
     edit(checkout / "src" / "cluster.c", head, head + "    (void)*(volatile int *)(link->rcvbuf + 1);\n")
 
 
+@pytest.mark.slow(instead="tests/unit/judge/test_unchecked_changes.py and tests/unit/workflows/test_suite_selection.py")
 def test_of_a_file_that_a_longer_suite_alone_covers_it_is_said_that_it_did_not_run(
     checkout: Path, tmp_path: Path
 ) -> None:
@@ -61,7 +68,7 @@ def test_of_a_file_that_a_longer_suite_alone_covers_it_is_said_that_it_did_not_r
     assert {cell["verdict"] for cell in read["cells"]} == {"PASS"}
 
 
-@pytest.mark.slow(instead="test_of_a_file_that_a_longer_suite_alone_covers_it_is_said_that_it_did_not_run")
+@pytest.mark.slow(instead="test_a_planted_bug_is_found_and_a_function_that_no_test_enters_is_named, in another suite")
 def test_a_bug_of_the_clusters_bus_is_found_by_its_suite(checkout: Path, tmp_path: Path) -> None:
     plant_in_the_bus(checkout)
     code, read, errors = premerge(checkout, tmp_path / "run", "--suite", "cluster")
@@ -84,7 +91,7 @@ def test_fail_overs_are_tested_although_they_wait_for_time_outs(checkout: Path, 
     assert outcomes[waiting] == "passed"
 
 
-@pytest.mark.slow(instead="test_a_changed_file_is_checked_by_the_suites_that_it_selects, on a change of a file")
+@pytest.mark.slow(instead="tests/unit/workflows/test_premerge.py and tests/unit/workflows/test_suite_selection.py")
 def test_a_changed_header_requires_the_suites_that_alone_cover_the_altered_code(checkout: Path, tmp_path: Path) -> None:
     """Regression: a bug in a macro that only the cluster's bus uses passed, because a changed header selected no suite
     that sends packets.
@@ -102,7 +109,7 @@ def test_a_changed_header_requires_the_suites_that_alone_cover_the_altered_code(
     assert not any("src/bitops.c" in one for one in read["unchecked"])
 
 
-@pytest.mark.slow(instead="test_premerge_reach.py, on edited lines of the server")
+@pytest.mark.slow(instead="tests/unit/judge/test_unchecked_changes.py")
 def test_of_the_client_the_edited_lines_are_named_that_no_test_executes(checkout: Path, tmp_path: Path) -> None:
     """Regression: a misaligned store in an untested mode of the client passed, because the server equals the base's."""
     source = checkout / "src" / "redis-cli.c"
@@ -116,7 +123,7 @@ def test_of_the_client_the_edited_lines_are_named_that_no_test_executes(checkout
     assert f"no test executes these changed lines: src/redis-cli.c:{line} on armv5" in read["remarks"]
 
 
-@pytest.mark.slow(instead="test_a_change_that_no_test_enters_is_not_checked")
+@pytest.mark.slow(instead="tests/unit/judge/test_unchecked_changes.py")
 def test_of_the_server_with_tls_the_edited_lines_are_named_that_no_test_executes(
     checkout: Path, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from harness.core.progress import Progress
 from harness.plan.catalog import Catalog
 from harness.workflows.porting import page
 from tests.end_to_end.report.test_page_in_browser import measured
-from tests.end_to_end.support.browser import DESKTOP, PHONE, look
+from tests.end_to_end.support.browser import DESKTOP, LOOKS, PHONE, look
 from tests.end_to_end.support.plumb_runs import document, run
 from tests.support.judgements import HOSTILE, judgement, run_folder
 from tests.unit.workflows.test_port import report
@@ -68,8 +68,7 @@ def test_a_report_about_a_bad_release_has_what_a_porter_needs(tmp_path: Path) ->
         assert "It dies in the default workload" in rendered
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("size", "dark"), LOOKS)
 def test_the_page_fits_is_legible_and_reachable(tmp_path: Path, size: tuple[int, int], *, dark: bool) -> None:
     path = tmp_path / "port.html"
     path.write_text(page.render(run_folder(tmp_path), report(), judgement(title=HOSTILE)), "utf-8")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.report.run_history.history_site import write_site
-from tests.end_to_end.support.browser import DESKTOP, PHONE, look
+from tests.end_to_end.support.browser import LOOKS, look
 from tests.end_to_end.support.driven_browser import DrivenBrowser
 from tests.support.histories import finding, judged_run
 from tests.support.judgements import HOSTILE
@@ -78,8 +78,7 @@ def test_the_history_shows_which_findings_are_flaky_and_when_they_disappeared(
     assert [row.split()[0] for row in cells] == ["redis-8.0.6", "redis-7.0.15", "redis-7.0.14"]
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("size", "dark"), LOOKS)
 def test_the_page_fits_and_everything_can_be_reached(
     browser: DrivenBrowser, index: Path, size: tuple[int, int], *, dark: bool
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from harness.core.finding import Verdict
 from harness.report.formats import registry as formats
-from tests.end_to_end.support.browser import DESKTOP, PHONE
+from tests.end_to_end.support.browser import DESKTOP, LOOKS, PHONE
 from tests.end_to_end.support.driven_browser import DrivenBrowser
 from tests.support.judgements import run_folder, several_findings
 
@@ -27,11 +27,6 @@ OPEN = """[...document.querySelectorAll("details.finding")].filter(one => one.qu
   {contentVisibilityAuto: true})).map(one => one.querySelector("summary .soft").textContent)"""
 """The findings whose commands can be read."""
 FOCUSED = "document.activeElement.id || document.activeElement.tagName"
-LOOKS = [
-    pytest.param(size, dark, id=f"{name}-{'dark' if dark else 'light'}")
-    for name, size in (("desktop", DESKTOP), ("phone", PHONE))
-    for dark in (False, True)
-]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from harness.analysis import source_excerpt
 from harness.core import json_codec
 from harness.report.formats import registry as formats
-from tests.end_to_end.support.browser import DESKTOP, PHONE, look
+from tests.end_to_end.support.browser import LOOKS, look
 from tests.support.judgements import HOSTILE, judgement, run_folder
 
 if TYPE_CHECKING:
@@ -96,8 +96,7 @@ def test_a_browser_reports_content_that_a_policy_forbids(page: Path) -> None:
     assert len(look(page)[1]) == 2
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("size", "dark"), LOOKS)
 def test_it_fits_is_legible_and_reachable(page: Path, size: tuple[int, int], *, dark: bool) -> None:
     layout = measured(page, size=size, dark=dark)
     assert (layout["overflow"], layout["scripts"], layout["faint"], layout["unreachable"]) == (0, 0, [], [])

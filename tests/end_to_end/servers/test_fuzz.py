@@ -32,6 +32,13 @@ def small_streams(folder: Path) -> list[tuple[Path, Stream]]:
     return found[: SHRUNK["quick"]]
 
 
+@pytest.mark.slow(
+    instead=(
+        "tests/suites/test_fuzz.py, for streams and how they are shortened; "
+        "test_the_same_seed_gives_the_same_run_and_a_different_seed_does_not; "
+        "test_the_fewest_commands_are_a_stream_that_reproduces_the_bug"
+    )
+)
 def test_redis_3_2_6_dies_of_few_commands_that_can_be_replayed(tmp_path: Path) -> None:
     words = ("--target", "armv5", "--suite", "fuzz", "--server", "redis-3.2.6", "--seed", 1)
     finished = run("check", *words, "--json", "--run", tmp_path / "run")
@@ -47,7 +54,12 @@ def test_redis_3_2_6_dies_of_few_commands_that_can_be_replayed(tmp_path: Path) -
     assert "SIGBUS" in again.stdout
 
 
-@pytest.mark.slow(instead="test_redis_3_2_6_dies_of_few_commands_that_can_be_replayed")
+@pytest.mark.slow(
+    instead=(
+        "tests/suites/test_fuzz.py; "
+        "test_a_missing_byte_swap_fails_a_self_test_only_on_a_big_endian_target_and_is_replayed"
+    )
+)
 def test_a_missing_byte_swap_is_found_on_a_big_endian_target_with_both_replies(tmp_path: Path) -> None:
     """intset.c without one memrev16ifbe: replies about small sets of integers are wrong."""
     fetched = run("fetch", "--server", "redis-7.0.15").stdout.split(": ", 1)[1].strip()

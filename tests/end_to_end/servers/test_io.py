@@ -62,7 +62,7 @@ def test_a_server_has_only_clients_of_the_requested_kind(target: str, io: Transp
             assert processed_commands(guest.upstream) > 0
 
 
-@pytest.mark.slow(instead="test_a_finding_over_tcp_is_replayed_over_tcp")
+@pytest.mark.slow(instead="test_a_server_has_only_clients_of_the_requested_kind")
 def test_a_suite_passes_over_tcp_and_the_report_names_the_transport(tmp_path: Path) -> None:
     words = ("--target", "armv5", "--suite", "bitops", "--test", "bitpos_finds", "--io", "tcp")
     found = document(run("check", *words, "--server", SERVER, "--json", "--run", tmp_path / "run"))
@@ -70,6 +70,9 @@ def test_a_suite_passes_over_tcp_and_the_report_names_the_transport(tmp_path: Pa
     assert "io `tcp`" in (tmp_path / "run" / "summary.md").read_text("utf-8")
 
 
+@pytest.mark.slow(
+    instead="test_a_server_has_only_clients_of_the_requested_kind; test_a_replay_uses_the_transport_of_the_reproducer"
+)
 def test_a_finding_over_tcp_is_replayed_over_tcp(tmp_path: Path) -> None:
     words = ("--target", "armv5", "--suite", "bitops", "--test", "bitpos_finds", "--io", "tcp")
     finished = run("check", *words, "--server", "redis-3.2.6", "--json", "--run", tmp_path / "run")

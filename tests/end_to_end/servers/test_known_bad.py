@@ -82,6 +82,13 @@ def test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_reproduces_it(t
     assert replayed(found[0]) == ExitCode.FINDINGS, f"{found[0]['replay']} does not reproduce it"
 
 
+@pytest.mark.slow(
+    instead=(
+        "test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_reproduces_it; "
+        "test_redis_7_0_15_passes_on_sparc64; "
+        "test_a_missing_byte_swap_fails_a_self_test_only_on_a_big_endian_target_and_is_replayed"
+    )
+)
 def test_valkey_9_1_2_misaligns_in_murmur32_of_lua_on_sparc64(tmp_path: Path) -> None:
     words = ("--target", "sparc64", "--suite", "bitops", "--server", "valkey-9.1.2")
     code, read = check(tmp_path, *words, "--test", "bitpos_finds")
@@ -113,6 +120,11 @@ def test_an_emulator_that_repairs_accesses_it_should_trap_makes_the_run_unknown(
     assert any("done where signal is prescribed" in cell["reason"] for cell in read["cells"]), read["cells"]
 
 
+@pytest.mark.slow(
+    instead=(
+        "test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_reproduces_it; tests/suites/test_hashing_model.py"
+    )
+)
 def test_hash_functions_of_redis_3_2_6_are_misaligned_by_plain_keys_and_elements(tmp_path: Path) -> None:
     """MurmurHash2, and HyperLogLog's MurmurHash64A, which big-endian machines compute byte by byte."""
     words = ("--target", "armv5", "--target", "sparc64", "--suite", "hashing", "--server", "redis-3.2.6")

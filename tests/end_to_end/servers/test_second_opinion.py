@@ -48,6 +48,11 @@ def _reproducer(finding: dict[str, str]) -> str:
     return "reproducers/" + finding["replay"].rpartition("/")[2].rstrip("'")
 
 
+@pytest.mark.slow(
+    instead=(
+        "test_a_crash_of_a_static_function_that_the_host_shares_fails_no_check; tests/unit/judge/test_second_opinion.py"
+    )
+)
 def test_a_reply_that_is_changed_on_every_machine_fails_no_check_and_another_on_32_bits_does(tmp_path: Path) -> None:
     tree = changed(tmp_path, *AFTER_BITPOS, (COUNT, OTHER_COUNT), (POSITION, POSITION_ON_32_BITS))
     words = ("--server", tree, "--suite", "bitops", "--target", "armv5", "--run", tmp_path / "armv5", "--json")
@@ -68,8 +73,7 @@ def test_a_reply_that_is_changed_on_every_machine_fails_no_check_and_another_on_
 
 @pytest.mark.slow(
     instead=(
-        "test_a_pre_merge_check_passes_a_reply_that_is_changed_on_every_machine; "
-        "tests/unit/judge/test_second_opinion.py"
+        "test_a_crash_of_a_static_function_that_the_host_shares_fails_no_check; tests/unit/judge/test_second_opinion.py"
     )
 )
 def test_on_64_bits_the_same_tree_differs_from_the_host_in_nothing(tmp_path: Path) -> None:
@@ -95,6 +99,11 @@ def test_a_crash_of_a_static_function_that_the_host_shares_fails_no_check(tmp_pa
     assert [(one["kind"], one["scope"], one["known"]) for one in crashed] == [("sigsegv", "everywhere", EVERYWHERE)]
 
 
+@pytest.mark.slow(
+    instead=(
+        "test_a_crash_of_a_static_function_that_the_host_shares_fails_no_check; tests/unit/judge/test_second_opinion.py"
+    )
+)
 def test_a_pre_merge_check_passes_a_reply_that_is_changed_on_every_machine(checkout: Path) -> None:
     edit(checkout / "src" / "bitops.c", COUNT, OTHER_COUNT)
     code, judgement, errors = premerge(checkout, checkout.with_name("run"), "--suite", "bitops")

@@ -68,6 +68,7 @@ def test_a_server_that_ends_at_once_is_described_by_its_source(tmp_path: Path) -
     assert not found.abilities.asked
 
 
+@pytest.mark.slow(instead="tests/unit/build/test_tree_features.py; test_a_release_says_what_it_can_do")
 def test_a_tree_of_an_old_number_with_a_new_command_gets_the_commands_tests(tmp_path: Path) -> None:
     """redis-7.0.15 that calls itself 6.0.0: its version number would skip what it has."""
     tree = tmp_path / "redis"

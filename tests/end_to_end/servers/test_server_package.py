@@ -56,6 +56,9 @@ def test_the_run_names_the_packages_version_and_compares_it_with_the_hosts_packa
         assert all(len(value) == 64 for value in hashes.values())
 
 
+@pytest.mark.slow(
+    instead="test_a_bug_of_the_release_is_found_in_the_installed_package; tests/unit/build/test_server_package.py"
+)
 def test_a_reproducer_starts_the_same_package(checked: tuple[Path, dict[str, Any]]) -> None:
     (reproducer,) = (checked[0] / "reproducers").glob("*.json")
     finished = run("replay", reproducer)

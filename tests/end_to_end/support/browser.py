@@ -33,6 +33,18 @@ OPTIONS = [
     "--enable-logging=stderr",
 ]
 DESKTOP, PHONE = (1280, 900), (390, 844)
+LOOKS = [
+    pytest.param(
+        size,
+        dark,
+        id=f"{name}-{'dark' if dark else 'light'}",
+        # A width and a scheme each, together in two.
+        marks=[] if dark == (name == "phone") else pytest.mark.slow,
+    )
+    for name, size in (("desktop", DESKTOP), ("phone", PHONE))
+    for dark in (False, True)
+]
+"""Windows and schemes of colours, of which `ci/test` takes two: a light desktop and a dark phone."""
 
 
 def installed_browser(names: Sequence[str] = BROWSERS) -> str:

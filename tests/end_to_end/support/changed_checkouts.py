@@ -60,3 +60,10 @@ def premerge(checkout: Path, folder: Path, *words: str) -> tuple[int, dict[str, 
         "premerge", "--server", checkout, "--base", "HEAD", "--target", "armv5", "--run", folder, "--json", *words
     )
     return finished.returncode, document(finished), finished.stderr
+
+
+def unentered(judged: dict[str, Any]) -> set[str]:
+    """The functions that differ from those of the base and that no test has entered."""
+    begin = "these functions differ from BASE, but no test is known to enter them: "
+    (remark,) = [remark.removeprefix(begin) for remark in judged["remarks"] if remark.startswith(begin)]
+    return set(remark.partition(" on armv5")[0].split(", "))

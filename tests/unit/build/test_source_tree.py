@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build.sources.source_tree import open_tree, take
+from harness.build.sources.source_tree import open_tree, take, with_newer
 from harness.build.sources.tree_files import copy_at_rest, copy_tree, digest_of
 from harness.core.digests import key_of
 from harness.core.errors import InfrastructureError, UsageError
@@ -165,6 +165,30 @@ def test_a_copy_has_the_sources_with_times_and_modes_and_no_products(tmp_path: P
     assert before == {name: content for name, content in copied.items() if not (tmp_path / "copy" / name).is_dir()}
     assert (tmp_path / "copy" / "src" / "link.c").is_symlink()
     assert digest_of(tree) == digest_of(tmp_path / "copy")
+
+
+def test_changed_files_are_newer_than_all_others_and_equally_old(tmp_path: Path) -> None:
+    """Make would keep a table that is newer than the changed file from which it is made."""
+    path = fakes.server_tree(tmp_path / "tree")
+    described = fakes.write(path / "src" / "commands" / "getbit.json", "{}")
+    table = fakes.write(path / "src" / "commands.c", "/* made from commands */")
+    os.utime(described, (0, 0))
+    later = table.stat().st_mtime + 3600
+    os.utime(table, (later, later))
+    tree = take(path, tmp_path / "copy")
+
+    def times(*changed: str) -> tuple[dict[str, int], str]:
+        made = with_newer(tree, changed)
+        return {name: (made.content / name).stat().st_mtime_ns for name in snapshot(path) if "." in name}, made.digest
+
+    before, _ = times("src/bitops.c")
+    assert before["src/commands.c"] > before["src/commands/getbit.json"], "nothing is made from bitops.c"
+    alone, digest = times("src/commands/getbit.json")
+    assert alone["src/commands/getbit.json"] > max(when for name, when in alone.items() if not name.endswith(".json"))
+    assert digest != tree.digest
+    # A user who changed both has made the table already.
+    both, _ = times("src/commands/getbit.json", "src/commands.c")
+    assert both["src/commands/getbit.json"] == both["src/commands.c"] == max(both.values())
 
 
 def test_reading_and_copying_leave_the_tree_untouched(tmp_path: Path) -> None:
