@@ -46,7 +46,7 @@ def comparable(document: dict[str, Any]) -> dict[str, Any]:
     return {"verdict": document["verdict"], "cells": cells, "findings": findings, "remarks": set(document["remarks"])}
 
 
-@pytest.mark.slow(instead="tests/unit/workflows/test_campaign.py; the other tests of test_campaign.py, on smaller jobs")
+@pytest.mark.slow(instead="tests/unit/workflows/test_campaign.py; test_engine.py, on stand-in jobs")
 def test_a_check_on_workers_has_the_result_of_the_same_check_alone(tmp_path: Path) -> None:
     known = write(tmp_path / "known.toml", "findings = []\n")
     common = ("check", *SELECTED, "--seed", 7, "--known", known, "--json")
@@ -115,7 +115,7 @@ def test_a_measurement_on_workers_has_the_rows_of_the_same_measurement_alone(tmp
     }
 
 
-@pytest.mark.slow(instead="tests/unit/workflows/test_campaign.py, on results and sources in the shared store")
+@pytest.mark.slow(instead="tests/unit/workflows/test_campaign.py, on entries of the shared store")
 def test_a_worker_that_joins_with_an_empty_cache_uses_the_builds_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +205,7 @@ def test_a_campaign_whose_process_is_killed_leaves_no_process_and_can_continue(t
     assert [entry.what for entry in CampaignFolder.read(run).journal()].count("resumed") == 1
 
 
-@pytest.mark.slow(instead="tests/unit/workflows/test_campaign.py: 18 cells, 4 lost workers and a lost scheduler")
+@pytest.mark.slow(instead="test_killed_workers_and_schedulers_change_nothing, for fewer")
 def test_a_hundred_lost_workers_and_five_lost_schedulers_change_no_verdict(tmp_path: Path) -> None:
     jobs = standin_jobs(200)
     finds = tuple(job.name for job in jobs[::17])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -260,7 +261,11 @@ SPAWNERS = ROOT / "harness" / "core" / "processes"
 
 def spawning(path: Path) -> list[str]:
     """The places where a module could start a process by itself. Imports used only by annotations are allowed."""
-    tree = ast.parse(path.read_text("utf-8"))
+    text = path.read_text("utf-8")
+    # A module without these words is not parsed, which would take much longer.
+    if not re.search(rf"\b(?:{'|'.join(SPAWNING_MODULES | SPAWNING_CALLS)}|exec\w+|spawn\w+|shell)\b", text):
+        return []
+    tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             node.body = []

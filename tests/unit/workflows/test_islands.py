@@ -21,12 +21,12 @@ from harness.record.corpus_folder import EntryFeatures
 from harness.workflows.campaign import archive, task
 from harness.workflows.campaign.campaign_folder import JobReport
 from harness.workflows.campaign.campaign_page import page_of
-from harness.workflows.campaign.campaign_status import CorpusRow, lines_of, status_of
+from harness.workflows.campaign.campaign_status import CorpusRow, status_of
 from harness.workflows.campaign.islands import MOST_UNTRIED, Islands
 from harness.workflows.campaign.job import CORPORA, ISLAND_SECONDS, LEARNED, RUN, check_jobs
 from harness.workflows.campaign.version import harness_version
-from tests.support import campaigns, fakes
-from tests.support.campaigns import SERVER, begin, machines, prepare, standin_job
+from tests.support import fakes
+from tests.support.campaigns import SERVER, begin, standin_job
 from tests.support.fakes import write
 
 if TYPE_CHECKING:
@@ -209,24 +209,6 @@ def test_a_job_returns_only_its_additions(tmp_path: Path, monkeypatch: pytest.Mo
     archive.unpack(content, report.archive, tmp_path / "run")
     learned = {path.name: path.read_text("utf-8") for path in (tmp_path / "run" / LEARNED / "S-T").iterdir()}
     assert learned == {"new": "new", "changed": "now"}
-
-
-def test_jobs_on_workers_build_on_each_other(tmp_path: Path) -> None:
-    """Each stand-in adds one entry, which shows one more feature than the entries that it received."""
-    jobs = [island("target", number) for number in range(6)]
-    program = prepare(tmp_path / "standin", jobs)
-    campaign = begin(tmp_path / "campaign", jobs)
-    corpora = tmp_path / "corpora"
-    with machines(tmp_path / "machines", 1, program) as local:
-        campaigns.drive(campaign, local, islands=Islands(campaign, corpora, lambda _: None))
-    learned = [entry for entry in campaign.journal() if entry.what == "learned"]
-    assert [entry.features for entry in learned] == [1, 2, 3, 4, 5, 6]
-    assert len(corpus_folder.entries(corpora / f"{SERVER}-target")) == 6
-    status = status_of(campaign)
-    assert status.verdicts == {"PASS": 7}
-    (row,) = status.corpora
-    assert (row.target, row.generation, row.features, row.kept) == ("target", 6, 6, 6)
-    assert "corpus target: generation 6 shows 6 features with 6 entries" in lines_of(status)
 
 
 def test_the_page_draws_the_features_of_each_target_over_time(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ from harness.record.compiler_warnings import CompilerReport, Diagnostic
 from harness.report.formats import registry as formats
 from harness.workflows.campaign.job import CampaignJob
 from harness.workflows.campaign.result_check import check_run
-from tests.support import campaigns
-from tests.support.campaigns import SERVER, begin, checked, machines, prepare, standin, standin_jobs
+from tests.support.campaigns import SERVER
 from tests.support.fakes import fault, quiet, write
 from tests.support.stored import StoredRun, a_fault
 
@@ -222,19 +221,3 @@ def test_a_result_whose_names_only_its_worker_can_know_is_taken(run: StoredRun) 
     job = job_of(run)
     run.binary("armv5").unlink()
     check_run(run.folder, job)
-
-
-def test_a_worker_that_lies_changes_no_verdict(tmp_path: Path) -> None:
-    jobs = standin_jobs(10)
-    finds = tuple(job.name for job in jobs)
-    program = prepare(tmp_path / "standin", jobs, seconds=0.4, finds=finds)
-    campaign = begin(tmp_path / "campaign", jobs)
-    local = machines(tmp_path / "machines", 2, program)
-    local.replace(0, program=standin(tmp_path / "standin", "liar", lies=True))
-    with local:
-        said = campaigns.drive(campaign, local)
-    checked(campaign, jobs, finds)
-    refused = [entry for entry in campaign.journal() if "contradicts its evidence" in entry.why]
-    assert {entry.worker for entry in refused} == {"local-1"}, said
-    # The other worker repeats the refused job. The lying worker gets no further job.
-    assert len({entry.job for entry in refused}) == len(refused)
