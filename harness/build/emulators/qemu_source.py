@@ -27,6 +27,8 @@ class Qemu(Record, frozen=True):
     """Packages of the libraries that the emulator is linked with, fetched to compile it for another kind of host."""
     configure: list[str]
     places: list[ArchivePlace]
+    left_out: list[str]
+    """Globs of folders that no emulator here is compiled from: only the files of a build system are unpacked there."""
 
     @property
     def archive(self) -> str:
@@ -41,7 +43,7 @@ def pinned_qemu() -> Qemu:
 
 def unpacked_source(fetcher: Fetcher, qemu: Qemu) -> Path:
     """The release's source as it was published, without Plumbline's changes. Raises as `Fetcher.tree` does."""
-    return fetcher.tree(qemu.archive, qemu.sha256, qemu.places)
+    return fetcher.tree(qemu.archive, qemu.sha256, qemu.places, left_out=qemu.left_out)
 
 
 def qemu_key(qemu: Qemu) -> str:

@@ -182,11 +182,7 @@ def emulators(pid: int) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.slow(
-    instead=(
-        "test_killed_workers_and_schedulers_change_nothing; test_a_stopped_campaign_continues_with_the_missing_jobs"
-    )
-)
+@pytest.mark.slow(instead=("test_killed_workers_and_schedulers_change_nothing; tests/unit/workflows/test_campaign.py"))
 def test_a_campaign_whose_process_is_killed_leaves_no_process_and_can_continue(tmp_path: Path) -> None:
     run = tmp_path / "run"
     selected = ("--target", "aarch64", "--suite", "sds", "--server", "redis-7.0.15", "--seed", "7")

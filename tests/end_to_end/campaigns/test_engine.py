@@ -49,18 +49,18 @@ pytestmark = pytest.mark.end_to_end
 
 
 def test_killed_workers_and_schedulers_change_nothing(tmp_path: Path) -> None:
-    jobs = standin_jobs(12)
-    finds = (jobs[3].name, jobs[10].name)
+    jobs = standin_jobs(18)
+    finds = (jobs[3].name, jobs[14].name)
     program = prepare(tmp_path / "standin", jobs, seconds=0.4, finds=finds)
     campaign = begin(tmp_path / "campaign", jobs)
-    with machines(tmp_path / "machines", 2, program) as local:
-        saboteur = Saboteur(local, workers=3, schedulers=1, every=0.8)
+    with machines(tmp_path / "machines", 3, program) as local:
+        saboteur = Saboteur(local, workers=4, schedulers=1, every=0.8)
         saboteur.start()
         campaigns.drive(campaign, local)
         saboteur.done.set()
         saboteur.join()
     checked(campaign, jobs, finds)
-    assert saboteur.killed["worker"] >= 2
+    assert saboteur.killed["worker"] >= 3
     assert len(started(tmp_path / "standin")) > len(jobs), "no job was interrupted"
     assert eventually(lambda: nothing_left(tmp_path))
     page = page_of(status_of(campaign))
@@ -120,11 +120,7 @@ def test_a_worker_of_another_version_is_refused_with_both_versions_named(tmp_pat
     assert f"repeat the command that began it with --run {campaign.path}" in lines_of(status_of(campaign))[-1]
 
 
-@pytest.mark.slow(
-    instead=(
-        "test_a_worker_that_lies_changes_no_verdict, whose results are refused; tests/unit/workflows/test_campaign.py"
-    )
-)
+@pytest.mark.slow(instead=("tests/unit/workflows/test_result_check.py; tests/unit/workflows/test_campaign.py"))
 def test_a_job_that_fails_everywhere_has_no_verdict_and_the_others_are_kept(tmp_path: Path) -> None:
     jobs = standin_jobs(3)
     program = prepare(tmp_path / "standin", jobs)
@@ -139,6 +135,9 @@ def test_a_job_that_fails_everywhere_has_no_verdict_and_the_others_are_kept(tmp_
     assert "2 of 3 jobs have arrived" in str(failed.value)
 
 
+@pytest.mark.slow(
+    instead="test_killed_workers_and_schedulers_change_nothing, where a killed scheduler continues; test_campaign.py"
+)
 def test_a_stopped_campaign_continues_with_the_missing_jobs(tmp_path: Path) -> None:
     jobs = standin_jobs(8)
     program = prepare(tmp_path / "standin", jobs, seconds=0.3)
@@ -206,6 +205,9 @@ def test_results_and_sources_go_through_the_shared_store(tmp_path: Path) -> None
     assert list((tmp_path / "store" / "results").iterdir()) == [], "results that have arrived need no copy"
 
 
+@pytest.mark.slow(
+    instead="tests/unit/workflows/test_result_check.py; test_killed_workers_and_schedulers_change_nothing"
+)
 def test_a_worker_that_lies_changes_no_verdict(tmp_path: Path) -> None:
     jobs = standin_jobs(10)
     finds = tuple(job.name for job in jobs)

@@ -48,6 +48,7 @@ def test_an_emulator_that_repairs_accesses_it_must_trap_is_unknown(tmp_path: Pat
     assert (tmp_path / "run" / "report.html").is_file()
 
 
+@pytest.mark.slow(instead="tests/unit/workflows/test_self_test.py; test_an_installation_that_enforces_alignment_passes")
 def test_without_a_target_built_emulators_are_tested_and_the_others_are_named(tmp_path: Path) -> None:
     """The cache has one emulator. Nothing is fetched or built for the others."""
     setup = set_up_target(Workbench.default(), Catalog().targets["sparc64"])

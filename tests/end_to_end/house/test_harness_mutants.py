@@ -150,7 +150,7 @@ def test_a_mutant_without_end_is_ended_by_the_time_limit(checkout: Checkout) -> 
     assert running(str(checkout.root)) == []
 
 
-@pytest.mark.parametrize("lines", [False, True])
+@pytest.mark.parametrize("lines", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_tests_that_execute_a_place_are_recorded(checkout: Checkout, lines: bool) -> None:
     kept = checkout.state / "kept"
     checkout.run(["tests"], seconds=100, functions=True, lines=lines, keep=kept)

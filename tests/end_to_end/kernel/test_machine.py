@@ -48,9 +48,9 @@ pytestmark = pytest.mark.end_to_end
 
 CATALOG = machines.CATALOG
 CELLS = [
-    *[("versatile", "armv5", f"linux-arm-{mode}") for mode in (2, 4)],
-    # These write a line of the log for each of thousands of accesses.
-    *[machines.beyond("versatile", "armv5", f"linux-arm-{mode}") for mode in (3, 5)],
+    # In the other modes a check of the kernel tier tests the same accesses, or the kernel writes a line for each.
+    ("versatile", "armv5", "linux-arm-2"),
+    *[machines.beyond("versatile", "armv5", f"linux-arm-{mode}") for mode in (3, 4, 5)],
     *[machines.beyond("realview", "armv6-kernel", f"linux-arm-{mode}") for mode in range(6)],
     *[machines.beyond("virt-armv7", "armv7-kernel", f"linux-arm-{mode}") for mode in range(6)],
     machines.beyond("virt-arm64", "aarch64-kernel", "linux-arm64"),

@@ -176,7 +176,7 @@ def test_a_child_is_counted_separately_from_its_start(tmp_path: Path) -> None:
 
 @pytest.mark.slow(
     instead=(
-        "tests/unit/workflows/test_cost_comparison.py; test_saving_counts_bytes_syncs_and_the_child, for "
+        "tests/unit/workflows/test_cost_comparison.py; test_a_child_is_counted_separately_from_its_start, for "
         "repeatable figures"
     )
 )
@@ -209,7 +209,7 @@ def test_a_planted_loop_shows_its_function_and_no_difference_elsewhere(tmp_path:
     assert 500 < found["get"].functions["getGenericCommand"] < 800
 
 
-@pytest.mark.slow(instead="tests/unit/workflows/test_server_cost.py; test_saving_counts_bytes_syncs_and_the_child")
+@pytest.mark.slow(instead="tests/unit/workflows/test_server_cost.py; test_a_child_is_counted_separately_from_its_start")
 def test_the_timers_work_among_requests_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     (calm,) = measured(GET).costs
     monkeypatch.setattr(counted_server, "CALM_HZ", "10")
@@ -219,6 +219,12 @@ def test_the_timers_work_among_requests_does_not_count(monkeypatch: pytest.Monke
     assert busy.functions.get("serverCron", 0) < 10
 
 
+@pytest.mark.slow(
+    instead=(
+        "tests/unit/workflows/test_server_cost.py; test_a_child_is_counted_separately_from_its_start, on a "
+        "program that writes, synchronises and forks"
+    )
+)
 def test_saving_counts_bytes_syncs_and_the_child() -> None:
     def changed(name: str, **fields: object) -> BenchWorkload:
         return BenchWorkload(
@@ -237,7 +243,7 @@ def test_saving_counts_bytes_syncs_and_the_child() -> None:
     assert forked.copied_bytes.value > 0
 
 
-@pytest.mark.slow(instead="tests/unit/workflows/test_server_cost.py; test_saving_counts_bytes_syncs_and_the_child")
+@pytest.mark.slow(instead="tests/unit/workflows/test_server_cost.py; test_a_child_is_counted_separately_from_its_start")
 def test_memory_is_measured_while_no_table_is_being_moved() -> None:
     full, doubled = 4_096, 4_224
     keys = msgspec.structs.replace(SET, name="full", prepare=(), warm_up=0, drawn="in-order", payload_bytes=8)
@@ -252,7 +258,7 @@ def test_memory_is_measured_while_no_table_is_being_moved() -> None:
     assert more == pytest.approx(full * pointer + (doubled - full) * (key_bytes - pointer), abs=full * pointer / 4)
 
 
-@pytest.mark.slow(instead="tests/unit/workflows/test_server_cost.py; test_saving_counts_bytes_syncs_and_the_child")
+@pytest.mark.slow(instead="tests/unit/workflows/test_server_cost.py; test_a_child_is_counted_separately_from_its_start")
 def test_a_connection_costs_the_memory_that_it_keeps_while_idle() -> None:
     connecting = BenchWorkload(
         name="connecting", title="", commands=(("PING",),), new_connections=True, requests=50, spread=0.05
@@ -316,9 +322,7 @@ def test_on_a_real_kernel_a_request_costs_what_it_costs_alone_and_the_kernels_sh
 
 
 @pytest.mark.slow(
-    instead=(
-        "tests/unit/workflows/test_server_cost.py; test_saving_counts_bytes_syncs_and_the_child, under the user tier"
-    )
+    instead=("tests/unit/workflows/test_server_cost.py; test_a_child_is_counted_separately_from_its_start")
 )
 def test_on_a_real_kernel_a_child_copies_pages_and_an_error_reply_gives_no_figure() -> None:
     plain = msgspec.structs.replace(SET, keys=8_000, requests=200, spread=0.03)

@@ -61,6 +61,9 @@ def test_a_wrong_clock_is_reproduced_although_the_native_build_has_it_too() -> N
     assert mended.returncode == ExitCode.PASS, mended.stdout
 
 
+@pytest.mark.slow(
+    instead="test_one_byte_beyond_a_block_faults; test_a_wrong_length_type_is_found_although_the_oracle_has_it_too"
+)
 def test_an_overread_is_found_and_reproduced_with_guard_pages() -> None:
     bench, planted = quiet_workbench(), mutations.mutations()["bitcount-overread"]
     row = campaign.mutate(bench, planted, targets=["armv5"])
@@ -77,10 +80,7 @@ def test_an_overread_is_found_and_reproduced_with_guard_pages() -> None:
 
 
 @pytest.mark.slow(
-    instead=(
-        "test_an_overread_is_found_and_reproduced_with_guard_pages; "
-        "tests/unit/workflows/test_mutations.py for the report"
-    )
+    instead=("test_one_byte_beyond_a_block_faults; tests/unit/workflows/test_mutations.py for the report")
 )
 def test_an_overread_that_libc_hides_is_reported_as_missed() -> None:
     planted = mutations.mutations()["bitcount-overread"]

@@ -100,6 +100,12 @@ def test_the_functions_of_an_apkbuild_run_for_the_targets_of_the_page(
     assert "crash-odd-SIGABRT" in failed.stdout
 
 
+@pytest.mark.slow(
+    instead=(
+        "test_the_job_for_salsa_reports_the_result_of_a_packages_tests; "
+        "test_the_page_for_debian_works_in_a_packages_tree"
+    )
+)
 @pytest.mark.parametrize(("mode", "code"), [machines.beyond("clean", ExitCode.PASS), ("odd", ExitCode.FINDINGS)])
 def test_the_post_build_script_runs_programs_of_the_image(tmp_path: Path, mode: str, code: ExitCode) -> None:
     image, build = tmp_path / "target", tmp_path / "build"

@@ -38,6 +38,12 @@ def test_a_wheel_has_every_file_that_can_change_a_result(installed: Installation
     assert not list(installed.packages.rglob("test_wheel.py")), "the wheel must not contain the project's own tests"
 
 
+@pytest.mark.slow(
+    instead=(
+        "test_a_wheel_has_every_file_that_can_change_a_result; "
+        "test_an_installation_checks_in_any_folder_and_writes_only_there"
+    )
+)
 def test_an_installation_lists_the_same_as_a_checkout(installed: Installation) -> None:
     for kind in ("targets", "servers", "suites"):
         assert installed.run("plumb", "list", kind).stdout == run("list", kind).stdout != ""

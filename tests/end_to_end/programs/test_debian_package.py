@@ -119,7 +119,7 @@ def test_a_package_whose_tests_pass_on_the_target_passes(tmp_path: Path, files: 
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ({"Makefile": BUILDS}, "neither a goal `check` nor a goal `test`"),
+        machines.beyond({"Makefile": BUILDS}, "neither a goal `check` nor a goal `test`"),
         machines.beyond(
             {"Makefile": BUILDS, "odd.c": "int main(void) { return 0 }\n"}, "does not build for the target"
         ),

@@ -792,7 +792,7 @@ def test_an_audit_counts_every_access_but_enforces_nothing(tmp_path: Path) -> No
     assert finding["occurrences"] == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, *map(machines.beyond, (signal.SIGTERM, signal.SIGINT))])
 def test_no_process_outlives_an_interrupted_command(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C reaches every process of the terminal; the other signals reach only plumb."""
     shutil.copy2(odd_program("armv5"), tmp_path / "odd")

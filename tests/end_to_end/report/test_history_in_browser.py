@@ -88,6 +88,7 @@ def test_the_page_fits_and_everything_can_be_reached(
     assert browser.ask("[...document.images].map(one => one.naturalWidth > 0)") == [True]
 
 
+@pytest.mark.slow(instead="tests/unit/report/test_run_history.py; test_the_page_fits_and_everything_can_be_reached")
 def test_the_links_lead_to_the_reports_of_the_runs(browser: DrivenBrowser, index: Path) -> None:
     browser.open(index)
     addresses = browser.ask('[...document.querySelectorAll("main td a, main th a")].map(one => one.href)')

@@ -168,7 +168,7 @@ def planted_server(target: str, folder: Path, *options: str) -> Iterator[Guest]:
         yield guest
 
 
-@pytest.fixture(params=["armv5", "sparc64"])
+@pytest.fixture(params=["armv5", machines.beyond("sparc64")])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guest]:
     """A guest of the planted server, with a second I/O thread."""
     with planted_server(

@@ -89,7 +89,7 @@ def test_misaligned_hashes_and_bit_counts_of_redis_3_2_6_are_found(tmp_path: Pat
 
 @pytest.mark.slow(
     instead=(
-        "test_redis_7_0_15_passes_on_armv5_and_natively_and_skips_missing_units; "
+        ""
         "test_a_planted_bug_is_found_and_a_function_that_no_test_enters_is_named; "
         "test_a_missing_byte_swap_fails_a_self_test_only_on_a_big_endian_target_and_is_replayed"
     )
@@ -111,9 +111,7 @@ def test_a_planted_dereference_and_a_planted_byte_order_are_found_and_replayed(t
     assert mended.returncode == ExitCode.PASS, mended.stdout
 
 
-@pytest.mark.slow(
-    instead="test_one_byte_beyond_a_block_faults; test_an_overread_is_found_and_reproduced_with_guard_pages"
-)
+@pytest.mark.slow(instead="test_one_byte_beyond_a_block_faults; tests/unit/build/test_allocator.py")
 def test_a_read_beyond_a_block_is_found_with_guard_pages_and_hidden_by_libc(tmp_path: Path) -> None:
     words = ("--target", "armv5", "--server", planted_tree(OVERREAD), "--test", "intset")
     code, read = check(tmp_path / "guard", *words, "--allocator", "guard")
@@ -128,6 +126,12 @@ def test_a_read_beyond_a_block_is_found_with_guard_pages_and_hidden_by_libc(tmp_
     assert (code, news(read)) == (ExitCode.PASS, [])
 
 
+@pytest.mark.slow(
+    instead=(
+        "test_a_planted_bug_is_found_and_a_function_that_no_test_enters_is_named, which runs all units on armv5; "
+        "tests/unit/build/test_unit_drivers.py"
+    )
+)
 def test_redis_7_0_15_passes_on_armv5_and_natively_and_skips_missing_units(tmp_path: Path) -> None:
     code, read = check(tmp_path / "run", "--target", "armv5", "--target", "native")
     assert (code, news(read)) == (ExitCode.PASS, [])
