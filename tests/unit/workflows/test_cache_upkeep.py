@@ -4,7 +4,6 @@ needs.
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import subprocess
@@ -20,33 +19,13 @@ from harness.core.cache import Cache
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.workflows import cache_upkeep
+from tests.support.cache_entries import DAY, SIZE, add
 from tests.support.survivors import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.fakes import Plumb
-
-DAY = 86400
-SIZE = 1000
-
-
-def add(cache: Cache, name: str, *, days: float = 0, content: bytes = b"x" * SIZE) -> Path:
-    """An entry whose last use was that many days ago."""
-    kind, _, key = name.partition("/")
-
-    def fill(into: Path) -> None:
-        (into / "file").write_bytes(content)
-
-    folder = cache.folder(kind, key, fill)
-    age(cache, name, days)
-    return folder
-
-
-def age(cache: Cache, name: str, days: float) -> None:
-    kind, _, key = name.partition("/")
-    then = time.time_ns() - int(days * DAY * 1e9)
-    os.utime(cache.seal_path(kind, key), ns=(then, then))
 
 
 def left(root: Path) -> list[str]:
@@ -62,7 +41,7 @@ def filled(tmp_path: Path) -> Path:
 import sys; sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from harness.core.cache import Cache
-from tests.unit.workflows.test_cache_upkeep import add
+from tests.support.cache_entries import add
 for number in (3, 2, 1): add(Cache(Path({str(folder)!r})), f"builds/old-{{number}}", days=10 * number)
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=60)
@@ -164,7 +143,7 @@ def test_needed_entries_stay_if_a_command_begins_to_use_the_entry_after_the_choi
     make = f"""
 from pathlib import Path
 from harness.core.cache import Cache
-from tests.unit.workflows.test_cache_upkeep import age
+from tests.support.cache_entries import age
 cache = Cache(Path({str(filled)!r}))
 cache.folder("inits", "between", lambda into: (into / "of").symlink_to(cache.path("builds", "old-2") / "file"))
 cache.folder("guest-roots", "old", lambda into: (into / "init").symlink_to(cache.path("inits", "between") / "of"))
@@ -230,7 +209,7 @@ def test_an_archive_stays_as_long_as_its_unpacked_tree(filled: Path) -> None:
     code = f"""
 from pathlib import Path
 from harness.core.cache import Cache
-from tests.unit.workflows.test_cache_upkeep import add
+from tests.support.cache_entries import add
 cache = Cache(Path({str(filled)!r}))
 for name in ("used", "left", "use"): add(cache, f"archives/{{name}}-0123", days=50)
 for name, days in (("used-0123-45", 1), ("left-0123", 40)): add(cache, f"sources/{{name}}", days=days)
