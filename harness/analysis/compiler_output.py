@@ -233,4 +233,6 @@ def _before_failure(lines: list[str]) -> int | None:
 def _plain(line: str) -> str:
     # `/usr/lib/gcc-cross/arm-linux-gnueabi/bin/ld: bitops.o: …` and `/usr/bin/ld: bitops.o: …` are the same error.
     short = re.sub(r"[^\s`'\"(]*/", "", line)
-    return re.sub(r"\b\w+(-\w+)*-linux-\w+-(?=\w)|\(\.text\S*\)", "", short).strip()
+    plain = re.sub(r"\b\w+(-\w+)*-linux-\w+-(?=\w)|\(\.text\S*\)", "", short).strip()
+    # A make that goes on after an error does not end its line so.
+    return plain.removesuffix("Stop.").rstrip()

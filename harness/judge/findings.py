@@ -138,13 +138,15 @@ def _passed(folder: Path, run: RunRecord, sightings: list[Sighting]) -> set[str]
     suites = {one.suite for one in sightings if one.everywhere}
     cells = (folder / target / suite for suite in sorted(suites) for target in run.targets)
     files = (place / event_log.NAME for cell in cells for place in (cell, cell / AUDIT))
-    return {
-        event.name
-        for file in files
-        if file.is_file()
-        for event in event_log.read_events(file)
-        if isinstance(event, TestEvent) and event.outcome == "passed"
-    }
+    return set().union(*map(_passed_in, files))
+
+
+def _passed_in(log: Path) -> set[str]:
+    """The tests in an event log that passed. A name that examples share, of which some failed, is none of them."""
+    events = event_log.read_events(log) if log.is_file() else []
+    outcomes = [(event.name, event.outcome) for event in events if isinstance(event, TestEvent)]
+    failed = {name for name, outcome in outcomes if outcome == "failed"}
+    return {name for name, outcome in outcomes if outcome == "passed"} - failed
 
 
 def _refuse_lacking_policies(run: RunRecord) -> None:

@@ -125,6 +125,8 @@ def test_two_machines_complaints_are_equal_without_folders_and_tools() -> None:
     assert complaints(cross) < complaints(native)
     assert len(complaints(cross)) == 3
     assert not complaints("x.c:3:5: error: of the target alone\n") <= complaints(native)
+    stopped, went_on = (f"make: *** No rule to make target 'x.c', needed by 'a'.{end}\n" for end in ("  Stop.", ""))
+    assert complaints(stopped) == complaints(went_on), "make -k asks for all errors of the native build"
     assert complaints("sh: 1: tclsh: not found\nmake: *** [Makefile:1: all] Error 127\n") == {"sh: 1: tclsh: not found"}
 
 

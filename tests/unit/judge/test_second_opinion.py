@@ -378,6 +378,8 @@ def test_a_located_fault_is_everywhere_if_the_server_beside_it_ends_in_the_same_
     run.test("armv5", "bitops", NAME, outcome="failed", message="closed", guest="guest-1", faults=(0, 1))
     run.guest("armv5", "bitops", "guest-1", end="signal", detail="SIGSEGV", test=NAME)
     run.own_guest("armv5", "bitops", "native", test=NAME, end="signal", detail=f"killed by {detail}")
+    # Another example of this name passed.
+    run.test("armv5", "bitops", NAME)
     run.log("armv5", "bitops", f"{run_folder.PEERS}/native/guest-9", log.encode())
     judgement, _ = concluded(tmp_path, run)
     assert {one.scope for one in judgement.findings} == (scopes if everywhere == "note" else {"machine"})
