@@ -283,8 +283,18 @@ class Guest:
         if code is None:
             return True
         if self.ended is None:
-            self.ended = sender_of_end(code, self.evidence.log_content(), self.first_pid)
+            self.ended = sender_of_end(
+                code,
+                self.evidence.log_content(),
+                self.first_pid,
+                faults=self._faults(),
+                emulated=not self.runner.target.emulator.runs_here,
+            )
         return False
+
+    def _faults(self) -> set[int] | None:
+        """The signals that its instructions raised; None if nothing records all of them, as a real kernel."""
+        return self.evidence.signals_of(self.first_pid) if self.runner.records_faults else None
 
     def await_end(self) -> int:
         """Wait until the server, which a test has told to end, has ended. With the exit status 0 it has stopped.

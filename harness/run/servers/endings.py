@@ -14,12 +14,19 @@ from harness.record import fault_log
 from harness.record.cell_events import SENT
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from harness.record.cell_events import End
 
 STOPPED_BY = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 """Exit statuses of a server that was told to stop: its own, and the signal's."""
 RAISED_BY_ITSELF = FAULTS | {signal.SIGALRM, signal.SIGPIPE, signal.SIGXFSZ}
 """The signals by which a server ends through its own fault. All others come from people, programs and limits."""
+RAISED_BY_INSTRUCTIONS = {signal.SIGBUS, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP}
+"""The signals by which a server ends only because of an instruction of its own. abort() raises SIGABRT in another way, and
+so does libgcc raise SIGFPE on a processor without division."""
+NEVER_ON_HOST = {signal.SIGSYS, signal.SIGTRAP}
+"""Those of them that no server raises on the host: there is neither a filter of system calls nor a breakpoint."""
 SHOWN_CHARACTERS = 300
 _STAMP = re.compile(r"^(?:\d+:\w )?(?:\[\d+\] )?\d+ \w{3} (?:\d{4} )?\d\d:\d\d:\d\d\.\d+ [.\-*#] ")
 _COMPLAINT = "*** FATAL"
@@ -38,10 +45,15 @@ class ServerEnd(msgspec.Struct, frozen=True):
     """Whether it ended in this way after it received the order to stop."""
 
 
-def sender_of_end(code: int, log: bytes, pid: int) -> ServerEnd:
-    """As `describe_exit`, with the sender of the signal according to the server's own log.
+def sender_of_end(
+    code: int, log: bytes, pid: int, *, faults: Collection[int] | None = None, emulated: bool = False
+) -> ServerEnd:
+    """As `describe_exit`, with the sender of the signal according to the server's own log and to its emulator's.
 
     A server that is told to end by SIGTERM or SIGINT says so and exits. SIGKILL has a reason of its own.
+
+    `faults`: the signals that instructions of the process raised, according to its emulator; None if nothing records
+    all of them. `emulated`: whether an emulator or another kernel runs it.
     """
     handler = rb"^(?:%d:signal-handler|\[%d \| signal handler\]) " % (pid, pid)
     told = re.search(handler + rb".*Received (SIGTERM|SIGINT) scheduling shutdown", log, re.MULTILINE)
@@ -50,6 +62,10 @@ def sender_of_end(code: int, log: bytes, pid: int) -> ServerEnd:
     ended = describe_exit(code)
     number = -code if code < 0 else code - 128
     never_own = number not in RAISED_BY_ITSELF | {signal.SIGKILL} and not told
+    if faults is not None:
+        never_own |= number in RAISED_BY_INSTRUCTIONS.difference(faults)
+    elif not emulated:
+        never_own |= number in NEVER_ON_HOST
     sent = ended.how == "signal" and (never_own or assertion_log.reports_sent_signal(log, pid))
     return ServerEnd(ended.how, ended.detail + SENT) if sent else ended
 

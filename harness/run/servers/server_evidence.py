@@ -40,6 +40,11 @@ class ServerEvidence:
         """Whether a fault after the first `since` records was that process's own, and not that of one it forked."""
         return any(f.event == "fault" and f.pid == pid for f in fault_log.read_faults(self.fault_log)[since:])
 
+    def signals_of(self, pid: int) -> set[int]:
+        """The signals that instructions of that process raised, according to the emulator."""
+        faults = fault_log.read_faults(self.fault_log)
+        return {fault.signal for fault in faults if fault.event == "fault" and fault.pid == pid}
+
     def crashed_children(self, first_pid: int) -> int:
         """The number of processes that crashed so far beside the first one, if the emulator records ends."""
         size = _size_bytes(self.fault_log)

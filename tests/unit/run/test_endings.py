@@ -45,3 +45,30 @@ def test_what_another_process_sent_is_told_from_the_servers_own_end(
 ) -> None:
     ended = sender_of_end(code, log, PID)
     assert (ended.how, ended.detail) == (how, detail)
+
+
+@pytest.mark.parametrize(
+    ("number", "faults", "sent"),
+    [
+        # Regression: releases before 6.2 do not name si_code, and no release handles SIGTRAP and SIGSYS.
+        (signal.SIGSEGV, set(), True),
+        (signal.SIGBUS, {signal.SIGSEGV}, True),
+        (signal.SIGTRAP, set(), True),
+        (signal.SIGSEGV, {signal.SIGSEGV}, False),
+        (signal.SIGTRAP, {signal.SIGTRAP}, False),
+        # abort(), and libgcc's division by zero on ARM, without an instruction that faults.
+        (signal.SIGABRT, set(), False),
+        (signal.SIGFPE, set(), False),
+    ],
+)
+def test_an_emulated_servers_signal_without_a_fault_was_sent(number: int, faults: set[int], *, sent: bool) -> None:
+    ended = sender_of_end(-number, b"", PID, faults=faults, emulated=True)
+    assert ended.detail.endswith(SENT) == sent
+
+
+@pytest.mark.parametrize(("emulated", "sent"), [(False, True), (True, False)])
+@pytest.mark.parametrize("number", [signal.SIGTRAP, signal.SIGSYS])
+def test_no_native_server_raises_traps_but_a_server_whose_faults_nobody_records_may(
+    number: int, *, emulated: bool, sent: bool
+) -> None:
+    assert sender_of_end(-number, b"", PID, emulated=emulated).detail.endswith(SENT) == sent
