@@ -52,9 +52,10 @@ class Apt:
 
     @property
     def index_age_seconds(self) -> float:
-        """The age of the suite's index in seconds; infinite if it was never read."""
+        """The age of the suite's index in seconds; infinite if it was never read, or if the clock was set back since."""
         marker = self.root / "updated"
-        return time.time() - marker.stat().st_mtime if marker.exists() else float("inf")
+        age = time.time() - marker.stat().st_mtime if marker.exists() else -1.0
+        return age if age >= 0 else float("inf")
 
     def ready_index(self, progress: Progress, *, offline: bool, remedy: str) -> None:
         """Read the suite's index, unless a recent one is stored; offline, any stored one is enough.

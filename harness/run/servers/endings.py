@@ -23,8 +23,8 @@ STOPPED_BY = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 RAISED_BY_ITSELF = FAULTS | {signal.SIGALRM, signal.SIGPIPE, signal.SIGXFSZ}
 """The signals by which a server ends through its own fault. All others come from people, programs and limits."""
 RAISED_BY_INSTRUCTIONS = {signal.SIGBUS, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP}
-"""The signals by which a server ends only because of an instruction of its own. abort() raises SIGABRT in another way, and
-so does libgcc raise SIGFPE on a processor without division."""
+"""The signals that only an instruction of a server raises. abort() raises SIGABRT, and where a processor cannot divide
+libgcc raises SIGFPE."""
 NEVER_ON_HOST = {signal.SIGSYS, signal.SIGTRAP}
 """Those of them that no server raises on the host: there is neither a filter of system calls nor a breakpoint."""
 SHOWN_CHARACTERS = 300

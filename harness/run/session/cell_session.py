@@ -21,6 +21,7 @@ from harness.run import unit_runner
 from harness.run.canary import emulated, on_machine
 from harness.run.session.cell_cost import CellCost
 from harness.run.session.cell_servers import CellServers
+from harness.run.session.clock_watch import ClockWatch
 from harness.run.session.current_test import CurrentTest
 from harness.run.upstream.session import UpstreamSession
 from harness.run.vm.guest import CANARY
@@ -43,6 +44,7 @@ class CellSession:
         self._cost = CellCost(profiled=cell.profiled)
         self._finished = self._failed = 0
         self.current = CurrentTest()
+        self._clock = ClockWatch()
         self.recorder = _execution_recorder(cell)
         """Records what the tests execute; None if that is not requested."""
         self.servers = CellServers(cell, self.log, self.current, recorder=self.recorder)
@@ -157,12 +159,16 @@ class CellSession:
             self.recorder.end_commands()
         self.servers.start_guest.finish(self.current.name, outcome)
         if self.current.unit:
-            self.log.append(self._unit_event(outcome, message, seconds))
+            event = self._unit_event(outcome, message, seconds)
         elif self.current.upstream_result is not None:
-            self.log.append(self.current.upstream_result.event_with(outcome, message))
+            event = self.current.upstream_result.event_with(outcome, message)
         else:
             event = self._test_event(outcome, message, seconds, wrong_command)
-            self.log.append(msgspec.structs.replace(event, fails_natively=fails_natively))
+            event = msgspec.structs.replace(event, fails_natively=fails_natively)
+        self._clock.look()
+        if event.outcome == "failed" and not event.doubt:
+            event = msgspec.structs.replace(event, doubt=self._clock.doubt)
+        self.log.append(event)
 
     def _unit_event(self, outcome: cell_events.Outcome, message: str, seconds: float) -> cell_events.TestEvent:
         """The record of a test that ran a unit."""

@@ -99,7 +99,7 @@ def status_of(folder: CampaignFolder) -> CampaignStatus:
     """Read a campaign's folder."""
     journal, state, arrived = folder.journal(), folder.state(), folder.arrived()
     complete = len(arrived) >= len(folder.jobs) or bool(journal and journal[-1].what == "ended")
-    working = state if state is not None and time.time() - state.at < STALE_SECONDS and not complete else None
+    working = state if state is not None and abs(time.time() - state.at) < STALE_SECONDS and not complete else None
     entries: dict[str, list[JournalEntry]] = defaultdict(list)
     for entry in journal:
         entries[entry.what].append(entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import socket
 import tarfile
 from typing import TYPE_CHECKING, Any
@@ -362,6 +363,16 @@ def test_an_index_that_cannot_be_refreshed_is_an_error(tmp_path: Path, monkeypat
         with pytest.raises(InfrastructureError, match="the index of bookworm cannot be read"):
             apt.ready_index(fakes.quiet(), offline=False, remedy="")
     assert apt.index_age_seconds == float("inf")
+
+
+@pytest.mark.parametrize("seconds", [-3600, 3600])
+def test_an_index_from_the_future_counts_as_old(tmp_path: Path, seconds: int) -> None:
+    """Regression: after the clock was set back, an index was fresh until the time at which it was read."""
+    apt = debian_archive.Apt(tmp_path, "bookworm", "armel")
+    marker = fakes.write(tmp_path / "updated", "")
+    at = marker.stat().st_mtime - seconds
+    os.utime(marker, (at, at))
+    assert (apt.index_age_seconds == float("inf")) == (seconds < 0)
 
 
 @pytest.mark.parametrize(("system", "packages"), [("debian", 0), ("ubuntu", 2)])
