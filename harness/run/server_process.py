@@ -332,6 +332,17 @@ class Guest:
         """Raise InfrastructureError if something else than the server explains that it does not answer."""
         self.refuse_lost_socket()
 
+    def refuse_lost_folder(self) -> None:
+        """Raise InfrastructureError if a folder that the server needs to start is gone."""
+        for folder in (self.folder, self._socket_folder):
+            if not folder.is_dir():
+                raise InfrastructureError(
+                    f"a folder of {self.name} is gone",
+                    where=str(folder),
+                    because="the server cannot start; something on this machine deletes folders of running programs",
+                    remedy="keep cleaners away from the folder for temporary files and from runs",
+                )
+
     def refuse_lost_socket(self) -> None:
         """Raise InfrastructureError if the file by which clients reach a running server is gone."""
         on_host = not self.runner.target.emulator.has_kernel and self.spec.io == "unix"
@@ -448,11 +459,13 @@ class Guest:
         limit = self.runner.target.deadline_seconds(START_SECONDS)
         while not answers_ping(self._private_address, deadline_seconds=self.probe_seconds):
             if not self.alive():
+                self.refuse_lost_folder()
                 log = self.evidence.log_tail(LOG_LINES)
                 raise StartError("start-failed", "; ".join(filter(None, [self.detail, last_words(log)])), log=log)
             # On a busy machine it waits for a processor, which is not its fault.
             if scheduling.usable_clock(self.host_pid) - started > limit:
                 self.refuse_silence()
+                self.refuse_lost_folder()
                 self.ended = ServerEnd("hang", STOPPED if scheduling.is_stopped(self.host_pid) else NO_PONG)
                 raise StartError("hang", self.detail)
             time.sleep(POLL_SECONDS)

@@ -7,6 +7,7 @@ seeded generator, and returns another content, or the same if it cannot change t
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,8 +19,7 @@ from harness.record import evidence_seal, run_folder, stored_run
 from tests.support import fakes
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
 Change: TypeAlias = "Callable[[bytes, Sequence[bytes], random.Random], bytes]"
@@ -129,9 +129,9 @@ def verdict_of(run: Path, known: Path) -> str:
     return judgement.verdict
 
 
-def believed(run: Path, most: int, draw: random.Random) -> Iterator[tuple[str, str]]:
-    """Change a run's evidence `most` times, restoring it after each. Yields each change with what was wrongly believed;
-    empty if nothing was.
+def believed(run: Path, numbers: Iterable[int], seed: int) -> Iterator[tuple[str, str]]:
+    """Change a run's evidence, restoring it after each change. Yields each change with what was wrongly believed; empty
+    if nothing was. A change depends on its number and the seed.
     """
     known = fakes.write(run.with_name(f"{run.name}-known.toml"), "findings = []\n")
     kept = run.with_name(f"{run.name}-kept")
@@ -141,14 +141,13 @@ def believed(run: Path, most: int, draw: random.Random) -> Iterator[tuple[str, s
     names = [path.relative_to(run) for path in files_of(run)]
     contents = [(kept / name).read_bytes() for name in names]
     allowed = {"", Verdict.UNKNOWN, *([Verdict.FAIL] if usual == Verdict.FAIL else [])}
-    number = 0
-    while number < most:
-        at = number % len(names) if number < len(names) * len(CONTENT) else draw.randrange(len(names))
-        what = _changed_once(run, names[at], contents[at], contents, draw)
-        if not what:
-            # This change leaves this file as it is.
-            continue
-        number += 1
+    for number in numbers:
+        draw = random.Random(f"{seed} change {number}")
+        what = ""
+        while not what:
+            # Some changes leave some files as they are.
+            at = draw.randrange(len(names))
+            what = _changed_once(run, names[at], contents[at], contents, draw)
         verdict = verdict_of(run, known)
         yield f"{names[at]}: {what}", "" if verdict in allowed else f"{verdict} instead of UNKNOWN"
         _restore(run, kept, names[at])

@@ -11,17 +11,19 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import psutil  # type: ignore[import-untyped]
 
-from tests.end_to_end.support.plumb_runs import processes_of
+from harness.record import evidence_seal
+from tests.chaos.evidence import CONTENT
+from tests.end_to_end.support.plumb_runs import processes_of, wait_for
 
 if TYPE_CHECKING:
     import random
-    import subprocess
     from collections.abc import Callable
-    from pathlib import Path
 
 CELL = "armv5/bitops"
 
@@ -46,9 +48,12 @@ def _cells(run: Path) -> list[psutil.Process]:
     return [one for one in processes_of(run / CELL / "cell.json") if "pytest" in " ".join(one.cmdline())]
 
 
-def _helpers(run: Path, name: str) -> list[psutil.Process]:
-    del run
-    return [one for one in psutil.Process().children(recursive=True) if name in " ".join(_words(one))]
+def _helpers(plumb: subprocess.Popen[bytes], name: str) -> list[psutil.Process]:
+    try:
+        below = psutil.Process(plumb.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return [one for one in below if name in " ".join(_words(one))]
 
 
 def _words(one: psutil.Process) -> list[str]:
@@ -72,16 +77,53 @@ def _remove(paths: list[Path]) -> None:
         path.unlink(missing_ok=True)
 
 
+CLOCK = Path(__file__).with_name("clock.c")
+STEPS = (-(10**9), -86_400, -3600, 3600, 86_400, 10**9)
+"""By how many seconds the clock is set."""
+SEALED_SECONDS = 120.0
+
+
+def _change_sealed(plumb: subprocess.Popen[bytes], run: Path, draw: random.Random) -> None:
+    """Change a file of evidence when the cell is sealed, and before it is judged."""
+    seal = run / CELL / evidence_seal.NAME
+    wait_for(lambda: seal.is_file() or plumb.poll() is not None, seconds=SEALED_SECONDS)
+    plumb.send_signal(signal.SIGSTOP)
+    try:
+        evidence = [path for path in evidence_seal.evidence_files(seal.parent) if path.is_file()]
+        contents = [path.read_bytes() for path in evidence]
+        if evidence:
+            at = draw.randrange(len(evidence))
+            evidence[at].write_bytes(CONTENT[draw.choice(list(CONTENT))](contents[at], contents, draw))
+    finally:
+        plumb.send_signal(signal.SIGCONT)
+
+
+ENDING = (
+    signal.SIGABRT,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGINT,
+    signal.SIGSEGV,
+    signal.SIGSYS,
+    signal.SIGTERM,
+    signal.SIGTRAP,
+    signal.SIGUSR1,
+)
+"""Signals that end a server, or make it end."""
+
 LIVE: dict[str, LiveFault] = {
     "guest killed": lambda _, run, __: _send(_guests(run), signal.SIGKILL),
     "guest stopped": lambda _, run, __: _send(_guests(run), signal.SIGSTOP),
     "guest told to quit": lambda _, run, __: _send(_guests(run), signal.SIGQUIT),
     "oracle at a limit": lambda _, run, __: _send(_oracles(run), signal.SIGXCPU),
+    "guest ended by another signal": lambda _, run, draw: _send(_guests(run), draw.choice(ENDING)),
+    "oracle ended by another signal": lambda _, run, draw: _send(_oracles(run), draw.choice(ENDING)),
     "oracle killed": lambda _, run, __: _send(_oracles(run), signal.SIGKILL),
     "oracle stopped": lambda _, run, __: _send(_oracles(run), signal.SIGSTOP),
     "cell's process killed": lambda _, run, __: _send(_cells(run), signal.SIGKILL),
     "cell's process told to end": lambda _, run, __: _send(_cells(run), signal.SIGTERM),
-    "watchdog killed": lambda _, run, __: _send(_helpers(run, "watchdog.py"), signal.SIGKILL),
+    "watchdog killed": lambda plumb, _, __: _send(_helpers(plumb, "watchdog.py"), signal.SIGKILL),
     "plumb killed": lambda plumb, _, __: plumb.send_signal(signal.SIGKILL),
     "plumb interrupted": lambda plumb, _, __: plumb.send_signal(signal.SIGINT),
     "plumb told to end": lambda plumb, _, __: plumb.send_signal(signal.SIGTERM),
@@ -98,8 +140,14 @@ LIVE: dict[str, LiveFault] = {
     "noise in the fault log": lambda _, run, draw: _add_noise(run, draw),
     "guest's folder removed": lambda _, run, __: _remove_folders(run),
     "cell's folder removed": lambda _, run, __: shutil.rmtree(run / CELL, ignore_errors=True),
+    "folder of sockets removed": lambda _, run, draw: _remove_sockets(run, draw),
+    "evidence changed between seal and judgement": _change_sealed,
+    "clock set": lambda _, run, draw: _set_clock(run, draw.choice(STEPS)),
 }
 """Faults of a running check."""
+READ_ONLY = "run folder read-only"
+if os.geteuid() == 0:
+    LIVE[READ_ONLY] = lambda _, run, __: _forbid_writing(run)
 
 
 def _add_noise(run: Path, draw: random.Random) -> None:
@@ -110,6 +158,37 @@ def _add_noise(run: Path, draw: random.Random) -> None:
 def _remove_folders(run: Path) -> None:
     for log in (run / CELL).glob("guest-*/log"):
         shutil.rmtree(log.parent, ignore_errors=True)
+
+
+def clock_of(run: Path) -> Path:
+    """The file that says how many seconds the clock of a check is ahead."""
+    return run.with_name(f"{run.name}.clock")
+
+
+def _set_clock(run: Path, seconds: int) -> None:
+    clock_of(run).write_bytes(seconds.to_bytes(8, "little", signed=True))
+
+
+def _remove_sockets(run: Path, draw: random.Random) -> None:
+    """As a cleaner of /tmp does. The folder of one server, of a cell, or of the whole check."""
+    for guest in _guests(run):
+        words = _words(guest)
+        if "--unixsocket" in words:
+            socket = Path(words[words.index("--unixsocket") + 1])
+            own = [folder for folder in socket.parents if any(part.startswith("plumb-") for part in folder.parts)]
+            shutil.rmtree(draw.choice(own), ignore_errors=True)
+
+
+def _forbid_writing(run: Path) -> None:
+    """Make a folder read-only for everybody, as a file system with errors. `allow_writing` ends that."""
+    subprocess.run(["mount", "--bind", run, run], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", run], check=True)
+
+
+def allow_writing(run: Path) -> None:
+    """Undo what the faults did to a run folder as a whole."""
+    if run.is_mount():
+        subprocess.run(["umount", "--lazy", run], check=True)
 
 
 def _without_a_line(content: bytes, draw: random.Random) -> bytes:

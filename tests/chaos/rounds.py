@@ -7,13 +7,15 @@ fault.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.core.cache import Cache
 from harness.core.strict_toml import ROOT
@@ -22,8 +24,10 @@ from tests.chaos import evidence, faults
 from tests.end_to_end.support.plumb_runs import PLUMB, processes_of, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
+
+_Kind = TypeVar("_Kind")
 
 SERVER = "redis-7.0.15"
 WORDS = ("--target", "armv5", "--suite", "bitops", "--test", "getbit", "--test", "bitpos", "--seed", "1", "--offline")
@@ -57,9 +61,10 @@ class Chaos:
 
     def __init__(self, folder: Path, *, seed: int) -> None:
         self.folder = folder
-        self.draw = random.Random(seed)
+        self.seed = seed
         self.cache = folder / "cache"
-        self._number = 0
+        self._clock = self._library_of_clock()
+        self._number = itertools.count(1)
         shared = Cache.default().root
         for kind in NEEDED:
             chosen = [path for path in (shared / kind).glob("*") if _is_needed(kind, path.name)]
@@ -85,14 +90,25 @@ class Chaos:
         }
         """The files of the cache that a check reads."""
 
-    def live(self, name: str) -> Outcome:
+    def live(self, name: str, draw: random.Random) -> Outcome:
         """A fault during a check, after some of its tests."""
         run = self._fresh()
-        after = self.draw.randrange(1, LINES)
-        with self._started(run, {}) as plumb:
+        after = draw.randrange(1, LINES)
+        faults.clock_of(run).write_bytes(bytes(8))
+        with self._started(run, self._clock_for(run) if name == "clock set" else {}) as plumb:
             wait_for(lambda: _lines(run) >= after or plumb.poll() is not None, seconds=SECONDS)
-            faults.LIVE[name](plumb, run, self.draw)
+            faults.LIVE[name](plumb, run, draw)
+        faults.allow_writing(run)
         return self._outcome(name, plumb.returncode, run)
+
+    def _clock_for(self, run: Path) -> dict[str, str]:
+        return {"LD_PRELOAD": str(self._clock), "CHAOS_CLOCK": str(faults.clock_of(run))}
+
+    def _library_of_clock(self) -> Path:
+        """Compile the library that lets a check see another time of day."""
+        made = self.folder / "clock.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", made, faults.CLOCK], check=True)
+        return made
 
     def surrounded(self, name: str) -> Outcome:
         """A check in an environment that could change its result."""
@@ -108,7 +124,7 @@ class Chaos:
             pass
         return self._outcome(name, plumb.returncode, run)
 
-    def cached(self, what: str, how: str) -> Outcome:
+    def cached(self, what: str, how: str, draw: random.Random) -> Outcome:
         """A check with one damaged file in the cache: without the network, Plumbline must repair it from the other
         entries.
         """
@@ -117,7 +133,7 @@ class Chaos:
         self._give_objects()
         kept = self.folder / "kept"
         shutil.copytree(entry, kept, symlinks=True)
-        faults.CACHE[how](path, self.draw)
+        faults.CACHE[how](path, draw)
         run = self._fresh()
         try:
             with self._started(run, {}) as plumb:
@@ -135,12 +151,18 @@ class Chaos:
         """The cache entries that do not match their seals after all rounds."""
         return Cache(self.cache).damage(read_again=True)
 
-    def changes(self, most: int) -> Iterator[tuple[str, str]]:
+    def changes(self, most: int, *, made: int = 0) -> Iterator[tuple[str, str]]:
         """Change the evidence of a run that passes, and a hundredth as often that of one that fails, whose findings
         take long to judge. Yields each change with what was wrongly believed; empty if nothing was.
+
+        `made`: how many of these changes an earlier sitting made.
         """
-        yield from evidence.believed(self._finished(), most - most // 100, self.draw)
-        yield from evidence.believed(self._finished(*FAILING), most // 100, self.draw)
+        of_failing = most // 100
+        of_passing = most - of_failing
+        if made < of_passing:
+            yield from evidence.believed(self._finished(), range(made, of_passing), self.seed)
+        begin = max(made - of_passing, 0)
+        yield from evidence.believed(self._finished(*FAILING), range(begin, of_failing), self.seed)
 
     def _give_objects(self) -> None:
         """Provide ccache's objects, so that a new build of a server does not compile for a minute."""
@@ -151,8 +173,8 @@ class Chaos:
                 shutil.copytree(kept, self.cache / "ccache")
 
     def _fresh(self) -> Path:
-        self._number += 1
-        return self.folder / f"run-{self._number}"
+        # No name is the beginning of another: processes are found by them.
+        return self.folder / f"run-{next(self._number):05}"
 
     @contextlib.contextmanager
     def _started(
@@ -174,7 +196,7 @@ class Chaos:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                preexec_fn=before,  # noqa: PLW1509 - nothing here has threads
+                preexec_fn=before,  # noqa: PLW1509 - only rounds that run alone have one
             ) as plumb,
         ):
             yield plumb
@@ -223,20 +245,47 @@ def counts(document: dict[str, Any]) -> Counts:
     }
 
 
-def rounds(chaos: Chaos, number: int) -> Iterator[Outcome]:
-    """The given number of faults, one of each kind in turn, in an order that the seed determines."""
-    kinds: list[Callable[[], Outcome]] = [
-        *((lambda name=name: chaos.live(name)) for name in faults.LIVE),
-        *((lambda name=name: chaos.surrounded(name)) for name in faults.ENVIRONMENTS),
-        *((lambda name=name: chaos.limited(name)) for name in faults.LIMITS),
-        *((lambda what=what, how=how: chaos.cached(what, how)) for what in faults.CACHED for how in faults.CACHE),
+def live_rounds(chaos: Chaos, numbers: Iterable[int], *, jobs: int = 1) -> Iterator[tuple[int, Outcome]]:
+    """Faults in running checks, by the numbers of the rounds: each kind in turn, in an order that the seed determines.
+
+    `jobs`: how many checks to run at a time. Most of a round whose server is stopped is waiting.
+    """
+
+    def of(number: int) -> tuple[int, Outcome]:
+        return number, chaos.live(_in_turn(list(faults.LIVE), chaos.seed, number), _draw(chaos.seed, "live", number))
+
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        for ended in as_completed([pool.submit(of, number) for number in numbers]):
+            yield ended.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def other_rounds(chaos: Chaos, numbers: Iterable[int]) -> Iterator[tuple[int, Outcome]]:
+    """Likewise, with faults before a check: its environment, its limits, and damage to the cache."""
+    kinds: list[Callable[[random.Random], Outcome]] = [
+        *((lambda _, name=name: chaos.surrounded(name)) for name in faults.ENVIRONMENTS),
+        *((lambda _, name=name: chaos.limited(name)) for name in faults.LIMITS),
+        *(
+            (lambda draw, what=what, how=how: chaos.cached(what, how, draw))
+            for what in faults.CACHED
+            for how in faults.CACHE
+        ),
     ]
-    left: list[Callable[[], Outcome]] = []
-    for _ in range(number):
-        if not left:
-            left = list(kinds)
-            chaos.draw.shuffle(left)
-        yield left.pop()()
+    for number in numbers:
+        yield number, _in_turn(kinds, chaos.seed, number)(_draw(chaos.seed, "other", number))
+
+
+def _in_turn(kinds: list[_Kind], seed: int, number: int) -> _Kind:
+    """The kind of a round. Each group of as many rounds as there are kinds has all of them."""
+    order = list(kinds)
+    _draw(seed, "order", number // len(kinds)).shuffle(order)
+    return order[number % len(kinds)]
+
+
+def _draw(seed: int, what: str, number: int) -> random.Random:
+    return random.Random(f"{seed} {what} {number}")
 
 
 def _output(run: Path) -> Path:

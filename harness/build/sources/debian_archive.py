@@ -52,7 +52,7 @@ class Apt:
 
     @property
     def index_age_seconds(self) -> float:
-        """The age of the suite's index in seconds; infinite if it was never read, or if the clock was set back since."""
+        """The age of the suite's index in seconds; infinite if it was never read, or is from the future."""
         marker = self.root / "updated"
         age = time.time() - marker.stat().st_mtime if marker.exists() else -1.0
         return age if age >= 0 else float("inf")

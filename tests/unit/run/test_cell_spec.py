@@ -17,7 +17,7 @@ import pytest
 
 from harness.build.initramfs import Initramfs
 from harness.build.kernel import Kernel
-from harness.core.errors import ExitCode
+from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.model import Abilities
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT
@@ -127,6 +127,23 @@ def test_servers_start_with_the_suites_settings_that_they_know_and_the_oracle_wi
     more = ["--databases", "16"]
     assert new_guest(spec, None, tmp_path, server_of(spec, options=more)).options == ["--io-threads", "2", *more]
     assert new_guest(spec, None, tmp_path, server_of(spec, ORACLE, options=more), target=ORACLE).options == more
+
+
+@pytest.mark.parametrize("option", ["--unixsocket", "--dir"])
+def test_a_server_whose_folder_vanishes_while_it_starts_is_not_blamed(option: str, tmp_path: Path) -> None:
+    """Regression: it said that it cannot bind its socket, and ended: a finding of every target."""
+    lost = "$2" if option == "--dir" else "${2%/*}"
+    script = f'while [ "$1" != {option} ]; do shift; done\nrm -r "{lost}"\nexit 1\n'
+    fakes.write(tmp_path / "redis-server", f"#!/bin/sh\n{script}", mode=0o755)
+    spec = cells.spec_of("bitops", tmp_path, fakes.unemulated(Catalog().targets["armv5"]))
+    sockets = tmp_path / "s"
+    sockets.mkdir()
+    spec = msgspec.structs.replace(spec, build=fakes.build(tmp_path), sockets=sockets)
+    with (
+        pytest.raises(InfrastructureError, match="a folder of guest-1 is gone"),
+        new_guest(spec, None, tmp_path / "guest-1", server_of(spec)),
+    ):
+        pass
 
 
 def test_a_missing_folder_for_sockets_ends_the_cell_with_a_reason(tmp_path: Path) -> None:
