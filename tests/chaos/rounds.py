@@ -252,7 +252,7 @@ def live_rounds(chaos: Chaos, numbers: Iterable[int], *, jobs: int = 1) -> Itera
     """
 
     def of(number: int) -> tuple[int, Outcome]:
-        return number, chaos.live(_in_turn(list(faults.LIVE), chaos.seed, number), _draw(chaos.seed, "live", number))
+        return number, chaos.live(in_turn(list(faults.LIVE), chaos.seed, number), _draw(chaos.seed, "live", number))
 
     pool = ThreadPoolExecutor(jobs)
     try:
@@ -274,10 +274,10 @@ def other_rounds(chaos: Chaos, numbers: Iterable[int]) -> Iterator[tuple[int, Ou
         ),
     ]
     for number in numbers:
-        yield number, _in_turn(kinds, chaos.seed, number)(_draw(chaos.seed, "other", number))
+        yield number, in_turn(kinds, chaos.seed, number)(_draw(chaos.seed, "other", number))
 
 
-def _in_turn(kinds: list[_Kind], seed: int, number: int) -> _Kind:
+def in_turn(kinds: list[_Kind], seed: int, number: int) -> _Kind:
     """The kind of a round. Each group of as many rounds as there are kinds has all of them."""
     order = list(kinds)
     _draw(seed, "order", number // len(kinds)).shuffle(order)
