@@ -96,7 +96,7 @@ def main(
     ledger: Path | None,
 ) -> None:
     """Compare repeated checks on a busy machine with one on the machine as it is."""
-    words = ("--server", server, "--target", target)
+    words: tuple[str, ...] = ("--server", server, "--target", target)
     words += tuple(word for name in suites for word in ("--suite", name))
     words += tuple(word for name in tests for word in ("--test", name))
     lines = ledger.read_text("utf-8").splitlines() if ledger is not None and ledger.is_file() else []
