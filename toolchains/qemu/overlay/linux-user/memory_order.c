@@ -15,9 +15,17 @@
  * memory. A store becomes visible to all other threads at once: the model is multi-copy atomic. Therefore the program
  * sees nothing that its architecture forbids, and not everything that it allows: no load is executed late or early.
  *
- * A store to the thread's own stack rarely matters to others, and goes to memory first if it may. After a store has
+ * A store to the thread's own stack rarely matters to others, and goes to memory at once if it may. After a store has
  * overtaken an older one, the thread sometimes pauses, for a time between 0.1 ms and the longest pause. Some threads do
  * so often and others never. Without pauses, other threads would hardly see the few instructions' time between the two.
+ *
+ * During a pause, the other threads' loads are watched. If a thread reads from the place of the store that overtook, and
+ * then from that of an overtaken one a value that this has yet to change, the fault log names the three instructions.
+ * The words early=PC and late=PC allow only this: that the store at the first address overtakes that at the second one,
+ * and those between the two.
+ *
+ * On x86-64, translated code performs most accesses itself (tcg/i386/tcg-target.c.inc). It calls for loads from places
+ * that have marks, for one load of several, so that stores do not wait for ever, and for stores outside the window.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -25,6 +33,8 @@
 #include "qemu/cutils.h"
 #include "qemu/error-report.h"
 #include "qemu/host-utils.h"
+#include "qemu/lockable.h"
+#include "qemu/bitops.h"
 #include "qemu.h"
 #include "user-internals.h"
 #include "exec/cpu_ldst.h"
@@ -32,24 +42,27 @@
 #include "tcg/tcg.h"
 #include "tcg/tcg-ldst.h"
 #include "tcg/plumbline.h"
+#include "exec/tb-flush.h"
 #include "plumbline.h"
 
 #pragma GCC diagnostic error "-Wall"
 #pragma GCC diagnostic error "-Wextra"
 #pragma GCC diagnostic ignored "-Wsign-compare" /* as in plumbline.c */
 
-enum { DEEPEST = 64, NUDGE_MS = 5, OUT_OF = 100000, SHORTEST_PAUSE_US = 100 };
+enum {
+    SLOTS = 64, NUDGE_MS = 5, OUT_OF = 100000, SHORTEST_PAUSE_US = 100, HOST_PAGE_BITS = 12, KNOWN_PAGES = 64,
+    KNOWN_PLACES = 1024, WATCHES = 4, PLACES_LOGGED = 64, EMPTY = 4096 /* loads while no store waits */
+};
 
 typedef struct WaitingStore {
     uintptr_t at; /* on the host */
+    uintptr_t from; /* the place in translated code */
     uint64_t blockers; /* slots of the stores that go to memory before it */
-    uint64_t number; /* of the thread's stores */
     MemOp op;
     uint8_t size;
     bool is_private; /* to the stack */
     union {
-        uint64_t value;
-        Int128 wide;
+        uint64_t half[2];
         uint8_t bytes[16];
     };
 } WaitingStore;
@@ -58,15 +71,23 @@ struct PlumblineStores {
     uint64_t ready; /* the slots of waiting stores without blockers */
     uint64_t fenced; /* those before a barrier that orders stores */
     uint64_t releases;
-    uint64_t granules; /* hashes of the places of waiting stores: a load elsewhere need not look at them */
-    uint64_t number, random;
-    uint64_t seen; /* by the nudging thread */
-    uint32_t accesses; /* wraps */
+    uint64_t late; /* those that late= names */
+    uint64_t random;
+    uint64_t written, overtakes, pauses_made; /* counts */
+    uint64_t seen; /* `written`, by the nudging thread */
+    unsigned next; /* the slot of the next store: it follows that of the youngest */
+    int waiting; /* stores */
     int until_next; /* accesses until a store goes to memory */
     unsigned pauses; /* for every OUT_OF overtakes */
+    unsigned mappings; /* `mappings` when the known pages became known */
     bool has_released; /* a release went to memory since the last fence of the host */
     bool is_pausing;
-    WaitingStore slot[DEEPEST];
+    WaitingStore slot[SLOTS];
+    uintptr_t known_page[KNOWN_PAGES]; /* to which the program may write */
+    struct {
+        uintptr_t from;
+        vaddr pc;
+    } known_place[KNOWN_PLACES];
 };
 
 /* A rule that the self-test breaks on purpose: `without=RULE`. */
@@ -83,6 +104,9 @@ bool plumbline_reorders;
 static bool keeps_stores_in_order;
 static bool forwards = true; /* a load sees the thread's own waiting store; otherwise it waits for it */
 static uint64_t seed = 1;
+static uint64_t early_pc, late_pc;
+static QemuMutex watch_lock;
+static unsigned mappings; /* the number of system calls that took memory away */
 static uint64_t depth = 8, latest = 64, pauses = 2, longest_pause_us = 400000;
 static __thread struct PlumblineStores stores;
 
@@ -116,7 +140,9 @@ static bool set_word(const char *key, const char *value)
         }
     }
     return (g_str_equal(key, "seed") && set_number(value, UINT64_MAX, &seed)) ||
-           (g_str_equal(key, "depth") && set_number(value, DEEPEST, &depth) && depth) ||
+           (g_str_equal(key, "early") && set_number(value, UINT64_MAX, &early_pc)) ||
+           (g_str_equal(key, "late") && set_number(value, UINT64_MAX, &late_pc)) ||
+           (g_str_equal(key, "depth") && set_number(value, SLOTS, &depth) && depth) ||
            (g_str_equal(key, "latest") && set_number(value, 1000000, &latest) && latest) ||
            (g_str_equal(key, "pauses") && set_number(value, OUT_OF, &pauses)) ||
            (g_str_equal(key, "longest-pause-us") && set_number(value, 10000000, &longest_pause_us));
@@ -132,11 +158,19 @@ void plumbline_set_memory_order(const char *model)
 
         if (!set_word(pair[0], pair[1])) {
             error_report("-memory-order: '%s' is none of stores=unordered|ordered, forwarding=yes|no, seed=NUMBER, "
-                         "depth=1..%d, latest=ACCESSES, pauses=0..%d, longest-pause-us=MICROSECONDS, without=RULE",
-                         *word, DEEPEST, OUT_OF);
+                         "depth=1..%d, latest=ACCESSES, pauses=0..%d, longest-pause-us=MICROSECONDS, early=PC, late=PC, "
+                         "without=RULE", *word, SLOTS, OUT_OF);
             exit(EXIT_FAILURE);
         }
     }
+    if (early_pc || late_pc) {
+        if (keeps_stores_in_order || !early_pc || !late_pc) {
+            error_report("-memory-order: early=PC and late=PC need each other and stores=unordered");
+            exit(EXIT_FAILURE);
+        }
+        keeps_stores_in_order = true;
+    }
+    qemu_mutex_init(&watch_lock);
 }
 
 static uint64_t draw(struct PlumblineStores *s, uint32_t below)
@@ -147,14 +181,24 @@ static uint64_t draw(struct PlumblineStores *s, uint32_t below)
     return ((s->random >> 32) * below) >> 32;
 }
 
-static uint64_t granules_of(uintptr_t at, int size)
+/* Marks, or removes the marks of, each place where an access of up to 8 bytes that overlaps the store may begin. */
+static void mark(CPUState *cpu, const WaitingStore *store, int change)
 {
-    return 1ull << (at >> 4 & 63) | 1ull << ((at + size - 1) >> 4 & 63);
+    uintptr_t last = (store->at + store->size - 1) >> PLUMBLINE_MARK_BITS;
+
+    for (uintptr_t place = (store->at - 7) >> PLUMBLINE_MARK_BITS; place <= last; place++) {
+        cpu->neg.plumbline_marks[place % PLUMBLINE_MARKS] += change;
+    }
 }
 
 static bool overlaps(const WaitingStore *store, uintptr_t at, int size)
 {
     return store->at < at + size && at < store->at + store->size;
+}
+
+static bool is_marked(CPUState *cpu, uintptr_t at)
+{
+    return cpu->neg.plumbline_marks[(at >> PLUMBLINE_MARK_BITS) % PLUMBLINE_MARKS];
 }
 
 /* The waiting stores that overlap a place. */
@@ -163,7 +207,7 @@ static uint64_t overlapping(CPUState *cpu, uintptr_t at, int size)
     const struct PlumblineStores *s = cpu->neg.plumbline_stores;
     uint64_t found = 0;
 
-    if (s->granules & granules_of(at, size)) {
+    if (is_marked(cpu, at) || (size > 8 && is_marked(cpu, at + 8))) {
         for (uint64_t left = cpu->neg.plumbline_waiting; left; left &= left - 1) {
             int i = ctz64(left);
 
@@ -173,8 +217,174 @@ static uint64_t overlapping(CPUState *cpu, uintptr_t at, int size)
     return found;
 }
 
+/* Slots with the oldest store in the lowest bit, and back. */
+static uint64_t by_age(const struct PlumblineStores *s, uint64_t slots)
+{
+    return ror64(slots, s->next);
+}
+
+static int slot_of(const struct PlumblineStores *s, int place_by_age)
+{
+    return (s->next + place_by_age) % SLOTS;
+}
+
+/* The youngest waiting store that overlaps a place; NULL if none does. */
+static inline const WaitingStore *youngest_at(CPUState *cpu, uintptr_t at, int size)
+{
+    const struct PlumblineStores *s = cpu->neg.plumbline_stores;
+
+    if (is_marked(cpu, at) || (size > 8 && is_marked(cpu, at + 8))) {
+        uint64_t left = by_age(s, cpu->neg.plumbline_waiting);
+
+        while (left) {
+            int place = 63 - clz64(left);
+            const WaitingStore *store = &s->slot[slot_of(s, place)];
+
+            if (overlaps(store, at, size)) {
+                return store;
+            }
+            left &= ~(1ull << place);
+        }
+    }
+    return NULL;
+}
+
+/* The waiting stores that are older than one. */
+static uint64_t older(CPUState *cpu, const struct PlumblineStores *s, int slot)
+{
+    uint64_t below = (1ull << ((slot - s->next) % SLOTS)) - 1;
+
+    return rol64(by_age(s, cpu->neg.plumbline_waiting) & below, s->next);
+}
+
+/* A store that has overtaken others, while its thread pauses. */
+static struct Watch {
+    CPUState *of; /* NULL: none */
+    uintptr_t at;
+    int size;
+    vaddr pc;
+    uint64_t readers; /* other threads that have read it */
+    uint64_t overtaken;
+    WaitingStore late[SLOTS];
+    vaddr late_pc[SLOTS];
+} watch[WATCHES];
+static unsigned watches;
+
+/* Other threads report each load. One that decrements the number at the same time misses it, until the next step. */
+static void watch_loads(CPUState *of)
+{
+    CPUState *cpu;
+
+    cpu_list_lock();
+    CPU_FOREACH(cpu) {
+        if (cpu != of) {
+            qatomic_set(&cpu->neg.plumbline_countdown, 0);
+        }
+    }
+    cpu_list_unlock();
+}
+
+static struct Watch *begin_watch(CPUState *cpu, const struct PlumblineStores *s, const WaitingStore *early,
+                                 uint64_t overtaken)
+{
+    QEMU_LOCK_GUARD(&watch_lock);
+    for (struct Watch *w = watch; w < watch + WATCHES; w++) {
+        if (!w->of) {
+            w->at = early->at;
+            w->size = early->size;
+            w->pc = plumbline_pc_of(cpu, early->from);
+            w->readers = 0;
+            w->overtaken = overtaken;
+            for (uint64_t left = overtaken; left; left &= left - 1) {
+                int i = ctz64(left);
+
+                w->late[i] = s->slot[i];
+                w->late_pc[i] = plumbline_pc_of(cpu, s->slot[i].from);
+            }
+            w->of = cpu;
+            qatomic_inc(&watches);
+            return w;
+        }
+    }
+    return NULL;
+}
+
+static void end_watch(struct Watch *w)
+{
+    if (w) {
+        QEMU_LOCK_GUARD(&watch_lock);
+        w->of = NULL;
+        qatomic_dec(&watches);
+    }
+}
+
+/* In a forked child, threads that paused do not exist. */
+static void forget_watches(void)
+{
+    qemu_mutex_init(&watch_lock);
+    memset(watch, 0, sizeof(watch));
+    watches = 0;
+}
+
+static void log_once(CPUState *cpu, uintptr_t from, const struct Watch *w, int late)
+{
+    static struct {
+        vaddr early, late, reader;
+    } logged[PLACES_LOGGED];
+    static int count;
+    vaddr reader = plumbline_pc_of(cpu, from);
+
+    for (int i = 0; i < count; i++) {
+        if (logged[i].early == w->pc && logged[i].late == w->late_pc[late] && logged[i].reader == reader) {
+            return;
+        }
+    }
+    if (count < PLACES_LOGGED) {
+        logged[count].early = w->pc;
+        logged[count].late = w->late_pc[late];
+        logged[count++].reader = reader;
+        plumbline_log_overtake(w->pc, w->late_pc[late], reader, h2g_nocheck(w->at), h2g_nocheck(w->late[late].at));
+    }
+}
+
+/*
+ * A load while others pause: true if it has been performed here, while no watch could end. An atomic access, whose value
+ * is not asked for, can be the first of the two.
+ */
+static bool look(CPUState *cpu, uintptr_t at, int size, void *value, uintptr_t from)
+{
+    uint64_t me = 1ull << (cpu->cpu_index % 64);
+
+    QEMU_LOCK_GUARD(&watch_lock);
+    for (struct Watch *w = watch; w < watch + WATCHES; w++) {
+        if (!w->of || w->of == cpu) {
+            continue;
+        }
+        if (w->at < at + size && at < w->at + w->size) {
+            w->readers |= me;
+        } else if (w->readers & me && value) {
+            for (uint64_t left = w->overtaken; left; left &= left - 1) {
+                const WaitingStore *late = &w->late[ctz64(left)];
+
+                /* What the program might see change. Its memory stays: system calls that take it away wait for this thread. */
+                if (late->at <= at && at + size <= late->at + late->size && size <= 8 && at % size == 0) {
+                    uint64_t seen = size == 8 ? qatomic_read((uint64_t *)at) : size == 4 ? qatomic_read((uint32_t *)at) :
+                                    size == 2 ? qatomic_read((uint16_t *)at) : qatomic_read((uint8_t *)at);
+
+                    if (memcmp(&seen, late->bytes + (at - late->at), size)) {
+                        log_once(cpu, from, w, ctz64(left));
+                        memcpy(value, &seen, size);
+                        return true;
+                    }
+                }
+            }
+        }
+    }
+    return false;
+}
+
 /* From the shortest to the longest pause, each power of two as often as the others. Whoever needs the thread ends it. */
-static void pause_thread(CPUState *cpu, struct PlumblineStores *s)
+static void pause_thread(CPUState *cpu, struct PlumblineStores *s, const WaitingStore *early, uint64_t overtaken)
 {
     int doublings = 0;
 
@@ -182,47 +392,59 @@ static void pause_thread(CPUState *cpu, struct PlumblineStores *s)
         doublings++;
     }
     int64_t end = g_get_monotonic_time() + (longest_pause_us >> draw(s, doublings + 1));
+    struct Watch *w = plumbline_has_fault_log() ? begin_watch(cpu, s, early, overtaken) : NULL;
 
+    s->pauses_made++;
     s->is_pausing = true;
     for (int64_t left; (left = end - g_get_monotonic_time()) > 0 && !qatomic_read(&cpu->exit_request);) {
         struct timespec step = { .tv_nsec = MIN(left, 1000) * 1000 };
 
+        if (w) {
+            watch_loads(cpu);
+        }
         nanosleep(&step, NULL);
     }
     s->is_pausing = false;
+    end_watch(w);
 }
 
-/* One of the stores that may goes to memory. */
-static void write_one(CPUState *cpu, struct PlumblineStores *s)
+/* A store goes to memory: it has no blockers. */
+static void write_slot(CPUState *cpu, struct PlumblineStores *s, int i)
 {
-    uint64_t from = s->ready;
+    WaitingStore *store = &s->slot[i];
+    uint64_t slot = 1ull << i, overtaken = older(cpu, s, i);
 
-    for (uint64_t skipped = draw(s, ctpop64(from)); skipped; skipped--) {
-        from &= from - 1;
-    }
-    uint64_t slot = from & -from;
-    WaitingStore *store = &s->slot[ctz64(slot)];
-    uint64_t number = store->number, granules = 0;
-    bool has_overtaken = false, is_private = store->is_private;
-
-    plumbline_write_store(cpu, (void *)store->at, store->size, store->op, store->wide);
+    plumbline_write_store(cpu, (void *)store->at, store->size, store->op, int128_make128(store->half[0], store->half[1]));
     s->has_released |= (s->releases & slot) != 0;
-    cpu->neg.plumbline_waiting &= ~slot;
+    qatomic_set(&cpu->neg.plumbline_waiting, cpu->neg.plumbline_waiting & ~slot);
     s->ready &= ~slot;
     s->fenced &= ~slot;
     s->releases &= ~slot;
-    for (uint64_t left = cpu->neg.plumbline_waiting; left; left &= left - 1) {
+    s->late &= ~slot;
+    s->waiting--;
+    mark(cpu, store, -1);
+    for (uint64_t left = cpu->neg.plumbline_waiting & ~s->ready; left; left &= left - 1) {
         WaitingStore *other = &s->slot[ctz64(left)];
 
         other->blockers &= ~slot;
         s->ready |= other->blockers ? 0 : left & -left;
-        granules |= granules_of(other->at, other->size);
-        has_overtaken |= other->number < number;
     }
-    s->granules = granules;
-    if (has_overtaken && !is_private && s->pauses && draw(s, OUT_OF) < s->pauses) {
-        pause_thread(cpu, s);
+    qatomic_set(&s->written, s->written + 1);
+    if (overtaken) {
+        s->overtakes++;
+        if (s->pauses && !store->is_private && draw(s, OUT_OF) < s->pauses) {
+            pause_thread(cpu, s, store, overtaken);
+        }
     }
+}
+
+/* One of the stores that may: those behind a random place in the buffer, or the oldest, which has no blockers. */
+static void write_one(CPUState *cpu, struct PlumblineStores *s)
+{
+    int oldest = ctz64(by_age(s, cpu->neg.plumbline_waiting));
+    uint64_t ready = by_age(s, s->ready), later = ready & UINT64_MAX << (oldest + draw(s, SLOTS - oldest));
+
+    write_slot(cpu, s, slot_of(s, ctz64(later ? later : ready)));
 }
 
 static void write_all(CPUState *cpu, struct PlumblineStores *s)
@@ -239,6 +461,32 @@ void plumbline_write_stores(CPUState *cpu)
     }
 }
 
+/* What the stores of all threads did. The log gets it whenever the number has doubled, since processes may be killed. */
+static struct {
+    uint64_t stores, overtakes, pauses;
+} counts;
+
+static void add_counts(struct PlumblineStores *s)
+{
+    if (s->written) {
+        uint64_t before = qatomic_fetch_add(&counts.stores, s->written);
+
+        qatomic_add(&counts.overtakes, s->overtakes);
+        qatomic_add(&counts.pauses, s->pauses_made);
+        if (!before || clz64(before) != clz64(before + s->written)) {
+            plumbline_log_order(counts.stores, counts.overtakes, counts.pauses);
+        }
+        s->written = s->overtakes = s->pauses_made = 0;
+    }
+}
+
+void plumbline_finish_order(void)
+{
+    if (counts.stores) {
+        plumbline_log_order(counts.stores, counts.overtakes, counts.pauses);
+    }
+}
+
 /* So that no store waits for ever in a thread that accesses no memory any more: it leaves translated code. */
 static void *nudge(void *unused)
 {
@@ -252,7 +500,7 @@ static void *nudge(void *unused)
             struct PlumblineStores *s = qatomic_read(&cpu->neg.plumbline_stores);
 
             if (s && qatomic_read(&cpu->neg.plumbline_waiting) && !qatomic_read(&s->is_pausing)) {
-                uint64_t now = qatomic_read(&s->accesses);
+                uint64_t now = qatomic_read(&s->written);
 
                 if (now == s->seen) {
                     cpu_exit(cpu);
@@ -271,6 +519,8 @@ static bool is_nudging, is_told_of_forks;
 static void stop_nudging(void)
 {
     is_nudging = false;
+    forget_watches();
+    memset(&counts, 0, sizeof(counts));
 }
 
 static void start_nudging(void)
@@ -303,18 +553,33 @@ static void begin_thread(CPUState *cpu)
     mixed ^= mixed >> 31;
     stores.random = mixed + !mixed;
     stores.pauses = MIN(pauses * factors[draw(&stores, ARRAY_SIZE(factors))], OUT_OF);
-    stores.until_next = 1;
 }
 
 void plumbline_enter_code(CPUState *cpu)
 {
-    /* A program's only thread sees its own stores in any case. */
-    if (plumbline_reorders && CPU_NEXT(first_cpu)) {
-        if (!stores.random) {
-            begin_thread(cpu);
-        }
-        qatomic_set(&cpu->neg.plumbline_stores, &stores);
+    if (!plumbline_reorders) {
+        return;
     }
+    if (!CPU_NEXT(first_cpu)) {
+        /* A program's only thread sees its own stores in any case. */
+        cpu->neg.plumbline_window = 0;
+        cpu->neg.plumbline_window_size = UINT64_MAX;
+        return;
+    }
+    if (!stores.random) {
+        begin_thread(cpu);
+    }
+    if (stores.mappings != mappings) {
+        stores.mappings = mappings;
+        memset(stores.known_page, 0, sizeof(stores.known_page));
+    }
+    if (early_pc) {
+        memset(stores.known_place, 0, sizeof(stores.known_place)); /* translated code may have been discarded */
+    }
+    stores.until_next = 0;
+    cpu->neg.plumbline_countdown = 0;
+    cpu->neg.plumbline_window_size = 0;
+    qatomic_set(&cpu->neg.plumbline_stores, &stores);
 }
 
 void plumbline_leave_code(CPUState *cpu)
@@ -322,65 +587,121 @@ void plumbline_leave_code(CPUState *cpu)
     if (cpu->neg.plumbline_stores) {
         write_all(cpu, &stores);
         qatomic_set(&cpu->neg.plumbline_stores, NULL);
+        add_counts(&stores);
     }
 }
 
-/* The access ages the waiting stores. */
+/* The access ages the waiting stores. Translated code counts loads, and only the last of them comes here. */
 static void age(CPUState *cpu, struct PlumblineStores *s)
 {
-    qatomic_set(&s->accesses, s->accesses + 1);
-    if (--s->until_next <= 0) {
-        s->until_next = 1 + draw(s, latest);
+    bool is_watching = qatomic_read(&watches);
+
+    if (--cpu->neg.plumbline_countdown <= 0 && !(is_watching && --s->until_next > 0)) {
+        s->until_next = EMPTY;
         if (cpu->neg.plumbline_waiting) {
             write_one(cpu, s);
+            s->until_next = 1 + draw(s, latest);
         }
     }
+    if (is_watching || cpu->neg.plumbline_countdown <= 0) {
+        cpu->neg.plumbline_countdown = is_watching ? 0 : s->until_next;
+    }
 }
 
-static bool is_private(CPUState *cpu, uintptr_t at)
+/* A store to the stack goes to memory at once, if it may. Others to there need not come here, until a barrier of stores. */
+static bool is_private(CPUState *cpu, const struct PlumblineStores *s, uintptr_t at)
 {
     enum { BELOW = 4096, ABOVE = 61440 };
-    uintptr_t stack = (uintptr_t)g2h(cpu, get_sp_from_cpustate(cpu_env(cpu)));
+    uint64_t from = (uintptr_t)g2h(cpu, get_sp_from_cpustate(cpu_env(cpu))) - (uintptr_t)g2h_untagged(0) - BELOW;
 
-    return at - (stack - BELOW) < BELOW + ABOVE;
+    if (keeps_stores_in_order || at - (uintptr_t)g2h_untagged(from) >= BELOW + ABOVE) {
+        return false;
+    }
+    if (!s->fenced || is_broken[RULE_FENCE]) {
+        cpu->neg.plumbline_window = from;
+        cpu->neg.plumbline_window_size = BELOW + ABOVE - 16;
+    }
+    return true;
 }
 
-static void append(CPUState *cpu, struct PlumblineStores *s, uintptr_t at, int size, MemOp op, Int128 value)
+/* The address of the program's instruction, for one of which stores are chosen. */
+static vaddr known_pc(CPUState *cpu, struct PlumblineStores *s, uintptr_t from)
+{
+    int i = (from >> 2) % KNOWN_PLACES;
+
+    if (s->known_place[i].from != from) {
+        s->known_place[i].from = from;
+        s->known_place[i].pc = plumbline_pc_of(cpu, from);
+    }
+    return s->known_place[i].pc;
+}
+
+/* In two halves: to read 16 bytes just after two writes of 8 bytes would stall the processor. */
+static void append(CPUState *cpu, struct PlumblineStores *s, uintptr_t at, int size, MemOp op, uint64_t low,
+                   uint64_t high, uintptr_t from)
 {
     bool is_release = op & PLUMBLINE_RELEASE;
-    WaitingStore store = {
-        .at = at, .size = size, .op = op, .wide = value, .number = s->number++, .is_private = is_private(cpu, at)
-    };
+    uint64_t blockers;
+    int i = s->next;
+    uint64_t slot = 1ull << i;
 
-    while (ctpop64(cpu->neg.plumbline_waiting) >= depth) {
+    while (s->waiting >= depth) {
         write_one(cpu, s);
     }
-    store.blockers = is_broken[RULE_FENCE] ? 0 : s->fenced;
-    store.blockers |= is_broken[RULE_OVERLAP] ? 0 : overlapping(cpu, at, size);
-    if (keeps_stores_in_order || (is_release && !is_broken[RULE_RELEASE])) {
-        store.blockers = cpu->neg.plumbline_waiting;
+    if (cpu->neg.plumbline_waiting & slot) {
+        write_slot(cpu, s, i); /* the oldest */
     }
-    if (store.is_private && !store.blockers && !is_release) {
-        plumbline_write_store(cpu, (void *)at, size, op, value);
+    if (keeps_stores_in_order || (is_release && !is_broken[RULE_RELEASE])) {
+        blockers = cpu->neg.plumbline_waiting;
+    } else {
+        blockers = (is_broken[RULE_FENCE] ? 0 : s->fenced) | (is_broken[RULE_OVERLAP] ? 0 : overlapping(cpu, at, size));
+    }
+    if (early_pc || late_pc) {
+        vaddr pc = known_pc(cpu, s, from);
+
+        if (pc == early_pc && s->late && !is_release && !s->fenced) {
+            int first_late = slot_of(s, ctz64(by_age(s, s->late)));
+
+            blockers = older(cpu, s, first_late) | overlapping(cpu, at, size);
+        }
+        s->late |= pc == late_pc ? slot : 0;
+    }
+    bool is_to_stack = is_private(cpu, s, at);
+
+    if (is_to_stack && !blockers && !is_release) {
+        plumbline_write_store(cpu, (void *)at, size, op, int128_make128(low, high));
         return;
     }
-    uint64_t slot = ~cpu->neg.plumbline_waiting & -~cpu->neg.plumbline_waiting;
+    WaitingStore *store = &s->slot[i];
 
-    s->slot[ctz64(slot)] = store;
+    store->at = at;
+    store->from = from;
+    store->blockers = blockers;
+    store->op = op;
+    store->size = size;
+    store->is_private = is_to_stack;
+    store->half[0] = low;
+    store->half[1] = high;
+    s->next = (i + 1) % SLOTS;
+    s->waiting++;
     s->releases |= is_release ? slot : 0;
-    s->ready |= store.blockers ? 0 : slot;
-    s->granules |= granules_of(at, size);
+    s->ready |= blockers ? 0 : slot;
+    mark(cpu, store, 1);
     qatomic_set(&cpu->neg.plumbline_waiting, cpu->neg.plumbline_waiting | slot);
+    if (s->waiting == 1) {
+        s->until_next = 1 + draw(s, latest);
+        cpu->neg.plumbline_countdown = MIN(cpu->neg.plumbline_countdown, s->until_next);
+    }
 }
 
-/* The program's fault if it may not write here. Nothing else can be seen of it. */
-static void try_writing(void *at, int size)
+/* The program's fault if it may not write here. Nothing else can be seen of it. A page stays writable until a call. */
+static void try_writing(struct PlumblineStores *s, uintptr_t at)
 {
-    enum { HOST_PAGE = 4096 };
+    uintptr_t page = at >> HOST_PAGE_BITS;
 
-    qatomic_or((uint8_t *)at, 0);
-    if (((uintptr_t)at & (HOST_PAGE - 1)) + size > HOST_PAGE) {
-        qatomic_or((uint8_t *)at + size - 1, 0);
+    if (s->known_page[page % KNOWN_PAGES] != page) {
+        qatomic_or((uint8_t *)at, 0);
+        s->known_page[page % KNOWN_PAGES] = page;
     }
 }
 
@@ -388,18 +709,18 @@ bool plumbline_delay_store(CPUState *cpu, void *at, int size, MemOp op, Int128 v
 {
     struct PlumblineStores *s = cpu->neg.plumbline_stores;
     MemOp atomicity = op & MO_ATOM_MASK;
-    uintptr_t place = (uintptr_t)at;
+    uintptr_t place = (uintptr_t)at, from = helper_retaddr;
+    uint64_t low = int128_getlo(value), high = int128_gethi(value);
 
     if (!HAVE_CMPXCHG128 && (size > 8 || place & (size - 1))) {
         /* The host may have to stop other threads for it, which is impossible from here. */
-        uintptr_t from = helper_retaddr;
-
         clear_helper_retaddr();
         write_all(cpu, s);
         set_helper_retaddr(from);
         return false;
     }
-    try_writing(at, size);
+    try_writing(s, place);
+    try_writing(s, place + size - 1);
     clear_helper_retaddr();
     if (size == 16 && atomicity != MO_ATOM_IFALIGN && atomicity != MO_ATOM_WITHIN16 &&
         !(atomicity == MO_ATOM_WITHIN16_PAIR && place % 16 == 0)) {
@@ -407,10 +728,10 @@ bool plumbline_delay_store(CPUState *cpu, void *at, int size, MemOp op, Int128 v
         MemOp half = (op & ~(MO_SIZE | MO_ATOM_MASK)) | MO_64 | (atomicity == MO_ATOM_WITHIN16_PAIR ? MO_ATOM_WITHIN16 :
                      atomicity == MO_ATOM_IFALIGN_PAIR ? MO_ATOM_IFALIGN : atomicity);
 
-        append(cpu, s, place, 8, half, int128_make64(int128_getlo(value)));
-        append(cpu, s, place + 8, 8, half, int128_make64(int128_gethi(value)));
+        append(cpu, s, place, 8, half, low, 0, from);
+        append(cpu, s, place + 8, 8, half, high, 0, from);
     } else {
-        append(cpu, s, place, size, op, value);
+        append(cpu, s, place, size, op, low, high, from);
     }
     age(cpu, s);
     return true;
@@ -419,22 +740,21 @@ bool plumbline_delay_store(CPUState *cpu, void *at, int size, MemOp op, Int128 v
 bool plumbline_load_own(CPUState *cpu, const void *at, int size, void *value)
 {
     struct PlumblineStores *s = cpu->neg.plumbline_stores;
-    uint64_t found;
-    WaitingStore *latest_store = NULL;
+    uintptr_t place = (uintptr_t)at, from = helper_retaddr;
 
-    clear_helper_retaddr();
-    age(cpu, s);
-    found = is_broken[RULE_OWN] ? 0 : overlapping(cpu, (uintptr_t)at, size);
-    for (; found; found &= found - 1) {
-        WaitingStore *store = &s->slot[ctz64(found)];
-
-        latest_store = !latest_store || latest_store->number < store->number ? store : latest_store;
-    }
-    if (!latest_store) {
+    if (!s) {
+        cpu->neg.plumbline_countdown = INT32_MAX;
         return false;
     }
-    if (forwards && latest_store->at <= (uintptr_t)at && (uintptr_t)at + size <= latest_store->at + latest_store->size) {
-        memcpy(value, latest_store->bytes + ((uintptr_t)at - latest_store->at), size);
+    clear_helper_retaddr();
+    age(cpu, s);
+    const WaitingStore *youngest = is_broken[RULE_OWN] ? NULL : youngest_at(cpu, place, size);
+
+    if (!youngest) {
+        return qatomic_read(&watches) && look(cpu, place, size, value, from);
+    }
+    if (forwards && youngest->at <= place && place + size <= youngest->at + youngest->size) {
+        memcpy(value, youngest->bytes + (place - youngest->at), size);
         return true;
     }
     /* It would see the bytes of several stores, some of them before other threads do and some after. */
@@ -446,6 +766,9 @@ void plumbline_before_atomic(CPUState *cpu, const void *at, int size, MemOp op)
 {
     struct PlumblineStores *s = cpu->neg.plumbline_stores;
 
+    if (qatomic_read(&watches)) {
+        look(cpu, (uintptr_t)at, size, NULL, 0);
+    }
     if (is_broken[RULE_ATOMIC] || !cpu->neg.plumbline_waiting) {
         return;
     }
@@ -466,6 +789,9 @@ void HELPER(plumbline_barrier)(CPUArchState *env, uint32_t kind)
     switch (kind) {
     case PLUMBLINE_ORDER_STORES:
         s->fenced = cpu->neg.plumbline_waiting;
+        if (s->fenced && !is_broken[RULE_FENCE]) {
+            cpu->neg.plumbline_window_size = 0;
+        }
         return;
     case PLUMBLINE_BEFORE_ACQUIRE:
         if (is_broken[RULE_ACQUIRE] || (!s->releases && !s->has_released)) {
@@ -601,6 +927,7 @@ bool plumbline_begin_call(int number, abi_ulong first, abi_ulong fourth)
 #endif
     if (takes_memory_away(number, first, fourth) && !is_broken[RULE_MAPPING]) {
         start_exclusive();
+        mappings++;
         is_alone = true;
     }
     return is_alone;

@@ -708,8 +708,7 @@ static unsigned parts_of(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc
     return 1;
 }
 
-/* The address of the guest's instruction whose translation the host executed. */
-static vaddr guest_pc(CPUState *cpu, uintptr_t host_pc)
+vaddr plumbline_pc_of(CPUState *cpu, uintptr_t host_pc)
 {
     uint64_t data[TARGET_INSN_START_WORDS];
 
@@ -1085,6 +1084,34 @@ void plumbline_log_call(CPUArchState *env, int number, const char *name)
     }
 }
 
+bool plumbline_has_fault_log(void)
+{
+    return fault_log >= 0;
+}
+
+void plumbline_log_overtake(vaddr early, vaddr late, vaddr reader, uint64_t early_place, uint64_t late_place)
+{
+    g_autoptr(GString) line = g_string_new(NULL);
+
+    g_string_printf(line, "{\"event\":\"overtake\",\"pid\":%d,\"tid\":%d,\"pc\":%" PRIu64 ",\"early\":%" PRIu64
+                    ",\"late\":%" PRIu64 ",\"early_place\":%" PRIu64 ",\"late_place\":%" PRIu64 ",\"maps\":[",
+                    getpid(), gettid(), (uint64_t)reader, (uint64_t)early, (uint64_t)late, early_place, late_place);
+    append_maps(line);
+    g_string_append(line, "]}\n");
+    write_line(line);
+}
+
+void plumbline_log_order(uint64_t stores, uint64_t overtakes, uint64_t pauses)
+{
+    g_autoptr(GString) line = g_string_new(NULL);
+
+    if (fault_log >= 0) {
+        g_string_printf(line, "{\"event\":\"order\",\"pid\":%d,\"stores\":%" PRIu64 ",\"overtakes\":%" PRIu64
+                        ",\"pauses\":%" PRIu64 "}\n", getpid(), stores, overtakes, pauses);
+        write_line(line);
+    }
+}
+
 /* The host's number of the signal that this process is about to die of. */
 static int fatal_signal;
 
@@ -1102,6 +1129,7 @@ void plumbline_finish(int status)
         return;
     }
     write_last_counts();
+    plumbline_finish_order();
     g_string_printf(line, "{\"event\":\"end\",\"pid\":%d,\"signal\":%d,\"status\":%d}\n",
                     getpid(), fatal_signal, fatal_signal ? 0 : status & 0xff);
     write_line(line);
@@ -1173,7 +1201,7 @@ static void report_access(CPUState *cpu, vaddr pc)
 
 bool plumbline_permits_atomic(CPUState *cpu, vaddr address, MemOp op, uintptr_t host_pc)
 {
-    vaddr pc = guest_pc(cpu, host_pc);
+    vaddr pc = plumbline_pc_of(cpu, host_pc);
 
     if (demand == PLUMBLINE_NONE || judge_access(cpu, pc, address, op, true) != ACTION_SIGNAL) {
         return true;
@@ -1188,7 +1216,7 @@ bool plumbline_permit(CPUState *cpu, vaddr *address, MemOp op, bool is_store, ui
     if (demand == PLUMBLINE_NONE) {
         return true; /* an access of a helper function: translated ones are not checked then */
     }
-    vaddr pc = guest_pc(cpu, host_pc);
+    vaddr pc = plumbline_pc_of(cpu, host_pc);
     int action = judge_access(cpu, pc, *address, op, is_store);
     bool is_reported = last.stacked == pc;
 
@@ -1212,7 +1240,7 @@ bool plumbline_permit(CPUState *cpu, vaddr *address, MemOp op, bool is_store, ui
 
 bool plumbline_permit_whole(CPUState *cpu, vaddr address, MemOp op, bool is_store, uintptr_t host_pc)
 {
-    vaddr pc = guest_pc(cpu, host_pc);
+    vaddr pc = plumbline_pc_of(cpu, host_pc);
     int action = judge_access(cpu, pc, address, op, is_store);
 
     last.parts = 0;
@@ -1257,7 +1285,7 @@ bool plumbline_resumes_after_stack(void)
 
 bool plumbline_permit_stack(CPUState *cpu, vaddr pointer, unsigned size, bool is_store, uintptr_t host_pc)
 {
-    vaddr pc = guest_pc(cpu, host_pc);
+    vaddr pc = plumbline_pc_of(cpu, host_pc);
     int action = judge_class(CLASS_STACK, pc, pointer, size, is_store);
 
     last.parts = 0;

@@ -30,6 +30,7 @@ bool plumbline_has_coverage(void);
  * threads is made while none of them runs. The first function returns what the second one needs.
  */
 void plumbline_set_memory_order(const char *model);
+void plumbline_finish_order(void);
 bool plumbline_begin_call(int number, abi_ulong first, abi_ulong fourth);
 void plumbline_end_call(bool is_alone);
 
@@ -83,6 +84,18 @@ void plumbline_blame_caller(CPUArchState *env);
 
 /* Append one JSON line about a synchronous signal that is about to be delivered. */
 void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address, bool handled);
+
+/*
+ * Append one JSON line about a store that another thread saw before an older one of the same thread: the program counters
+ * of the two and of that thread's load, which read the older one's place, and both places. And one about the numbers of
+ * stores, of those that overtook others, and of pauses until now.
+ */
+bool plumbline_has_fault_log(void);
+void plumbline_log_overtake(vaddr early, vaddr late, vaddr reader, uint64_t early_place, uint64_t late_place);
+void plumbline_log_order(uint64_t stores, uint64_t overtakes, uint64_t pauses);
+
+/* The program counter of the guest's instruction whose translation the host executed. */
+vaddr plumbline_pc_of(CPUState *cpu, uintptr_t host_pc);
 
 /* The process is about to die of a signal, which has the host's number. */
 void plumbline_dying(int host_sig);
