@@ -165,6 +165,10 @@ class Witness(Record, frozen=True):
     """The report of a real kernel: signal, si_code, si_addr, PC, its log lines; empty on the user tier."""
     difference: Difference | None = None
     """The bytes that differ, if any do."""
+    overtakes: list[str] = msgspec.field(default_factory=list)
+    """With `--memory-order weak`: stores that another thread saw in another order, each in a sentence; those that it
+    read where the server failed come first.
+    """
     cells: list[str] = msgspec.field(default_factory=list)
     """All cells that saw it, `TARGET/SUITE`: a target's servers are also peers in the cells of other targets."""
     occasions: list[Occasion] = msgspec.field(default_factory=list)

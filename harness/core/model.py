@@ -313,6 +313,8 @@ class Suite(Record, frozen=True):
     """What a server needs for its tests (harness.core.model.Abilities.lacks); cells of servers that lack one of it are
     skipped. `file src/tls.c` is a file of the source.
     """
+    reordered: bool = False
+    """Whether it looks for faults of memory order: cells of runs with the host's order are skipped."""
     family: Literal["redis", "valkey", ""] = ""
     """The only family with the feature that it tests; cells of the other one are skipped. Empty: both have it."""
 

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 MEMORY_ORDERS = PACKAGE / "isa" / "memory_orders.toml"
 
+ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=60000"}
+"""What programs get besides: an allocator with a large cache for each thread seldom takes a lock, which would order all
+stores.
+"""
+SLOWER = 4
+"""How many times longer programs may take while their stores wait."""
+
 Order = Literal["unordered", "ordered", "ordered-unforwarded", "none"]
 """Of the stores of one thread, as other threads see them (memory_orders.toml explains each)."""
 

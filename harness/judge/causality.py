@@ -33,7 +33,8 @@ from harness.judge.sightings.failures import (
     from_program_end,
     guest_log,
 )
-from harness.judge.sightings.places import IN_HANDLER, from_fault, from_report
+from harness.judge.sightings.overtakes import overtakes_of
+from harness.judge.sightings.places import IN_HANDLER, from_fault, from_report, symbols_of
 from harness.judge.upstream_tests.deliberate_crashes import is_deliberate
 from harness.record import cell_events, fault_log, program_launch, run_folder, stored_run
 
@@ -138,6 +139,7 @@ class Evidence:
                 continue
             test = alone or self._test_of_fault(guest.name, number) or self._test_of_end(event)
             sighting = from_fault(self._run, where, guest, fault, test, log.faults[:number], guarded)
+            sighting = self._with_overtakes(sighting, where, guest, log, fault.pid)
             if event is not None and is_deliberate(event, sighting):
                 self._deliberate.add(guest.name)
                 continue
@@ -274,12 +276,22 @@ class Evidence:
         folder = self._folder_of(event)
         where = msgspec.structs.replace(self._record, target=event.target or self._record.target)
         owner = self._owner(event, folder)
-        end = stored_run.read_fault_log(folder / fault_log.NAME).ends.get(event.pid)
+        log = stored_run.read_fault_log(folder / fault_log.NAME)
+        end = log.ends.get(event.pid)
         if _is_program(folder, event) and end is not None:
-            return from_program_end(where, folder, end.signal, owner)
+            return self._with_overtakes(from_program_end(where, folder, end.signal, owner), where, folder, log, end.pid)
         sighting = from_end(self._run, where, folder, event, owner)
+        sighting = self._with_overtakes(sighting, where, folder, log, event.pid)
         between = owner is None and not event.stopping and event.end != "start-failed"
         return msgspec.structs.replace(sighting, after_tests=between and self._was_used(event.name))
+
+    def _with_overtakes(self, one: Sighting, where: CellRecord, guest: Path, log: FaultLog, pid: int) -> Sighting:
+        """A sighting of a process with the stores that its threads saw in another order."""
+        if not log.overtakes:
+            return one
+        failed = one.frames[0] if one.frames else None
+        overtakes = overtakes_of(log, symbols_of(self._run, where, guest), pid, failed)
+        return msgspec.structs.replace(one, overtakes=overtakes)
 
     def _owner(self, event: GuestEvent, folder: Path) -> TestEvent | None:
         """The test during which a guest ended."""

@@ -14,6 +14,7 @@ from harness.core.model import CANARY_SUITE
 from harness.isa import rules
 from harness.judge import misaligned_blocks
 from harness.judge.causality import Evidence
+from harness.judge.in_order import InOrder
 from harness.judge.second_opinion import SecondOpinion, with_ends_beside
 from harness.judge.sightings.failures import from_failed_build
 from harness.judge.sightings.sighting import name_of
@@ -64,8 +65,10 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
     evidence = Evidence(cell, run, record, recorded.events)
     opinion = SecondOpinion(cell, run, record)
     sightings, unsteady = _classed(with_ends_beside(cell, run, evidence.sightings()), tests, opinion)
+    sightings, late = _in_order(sightings, tests, InOrder(cell, run, record))
     blocks = recorded.blocks
-    doubts = [*outcome.doubts, *evidence.doubts, *_doubts_of_kernel(cell, run, record, tests)]
+    doubts = [*outcome.doubts, *evidence.doubts, *late, *_doubts_of_kernel(cell, run, record, tests)]
+    doubts += _doubts_of_order(cell, run, record)
     altered = outcome.altered
     if record.audit:
         audited, of_audit, seen = _audit(cell / run_folder.AUDIT, run, record, opinion)
@@ -102,6 +105,32 @@ def _classed(
         else:
             kept.append(msgspec.structs.replace(one, everywhere=one.everywhere or which == "everywhere"))
     return kept, list(dict.fromkeys(unsteady))
+
+
+def _in_order(sightings: list[Sighting], tests: list[TestEvent], opinion: InOrder) -> tuple[list[Sighting], list[str]]:
+    """The sightings, those marked that the target does not show in the host's memory order; and doubts, for the tests
+    that only were late.
+    """
+    failed = {name_of(test): test for test in tests if test.outcome == "failed"}
+    doubts = [f"its failed tests have no result in order: {opinion.problem}"] if opinion.problem else []
+    kept: list[Sighting] = []
+    for one in sightings:
+        which = opinion.class_of(one, failed.get(one.test))
+        if which == "late":
+            doubts.append(f"{one.test} did not end in time while stores waited, and did in order: it may only be slow")
+        else:
+            kept.append(msgspec.structs.replace(one, reordered=which == "order"))
+    return kept, doubts
+
+
+def _doubts_of_order(cell: Path, run: RunRecord, record: CellRecord) -> list[str]:
+    """Why a cell with another memory order proves nothing: no store of its servers has waited."""
+    events = [one for one in event_log.read_events(cell / event_log.NAME) if isinstance(one, cell_events.GuestEvent)]
+    if run.memory_order == "usual" or not events or run.machines[record.target].emulator.runs_here:
+        return []
+    logs = (stored_run.read_fault_log(log) for log in cell.glob(f"guest-*/{fault_log.NAME}"))
+    waited = any(one.stores for log in logs for one in log.stores.values())
+    return [] if waited else ["no store of its servers waited: nothing was reordered"]
 
 
 def _audit(

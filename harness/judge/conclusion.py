@@ -24,7 +24,7 @@ from harness.judge.known import known_list, matching, tree_list
 from harness.judge.program_runs.program_evidence import program_remarks
 from harness.judge.upstream_tests import tally
 from harness.judge.verdict import EVERYWHERE, cell_verdicts, overall
-from harness.record import cell_events, compiler_warnings, event_log, run_folder, stored_run
+from harness.record import cell_events, compiler_warnings, event_log, fault_log, run_folder, stored_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -213,6 +213,7 @@ def _of_run(folder: Path, run: RunRecord) -> list[str]:
         *([f"the server is {run.development}"] if run.development else []),
         *_settings(run),
         *_turned_away(folder),
+        *_of_order(folder, run),
         *tally.remarks(folder, run),
         *program_remarks(folder, run),
     ]
@@ -292,6 +293,22 @@ def _part(folder: Path, run: RunRecord) -> list[str]:
 def _settings(run: RunRecord) -> list[str]:
     words = shlex.join(run.settings.words)
     return [f"targets were built with {words}; the native build that they are compared with was not"] if words else []
+
+
+def _of_order(folder: Path, run: RunRecord) -> list[str]:
+    """Sentences on how much each target's stores were reordered, if the run had another memory order than the host."""
+    remarks = []
+    for target in run.targets if run.memory_order != "usual" else []:
+        logs = sorted((folder / target).glob(f"*/guest-*/{fault_log.NAME}"))
+        counts = [one for log in logs for one in stored_run.read_fault_log(log).stores.values()]
+        stores, overtakes, pauses = (
+            sum(getattr(one, name) for one in counts) for name in ("stores", "overtakes", "pauses")
+        )
+        remarks.append(
+            f"{target}: {stores} stores waited in its servers, {overtakes} overtook older ones, and threads paused "
+            f"{pauses} times in between"
+        )
+    return remarks
 
 
 def _turned_away(folder: Path) -> list[str]:

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from harness.record.stored_run import TrustedRun
 
 
+ORDER = "order"
+"""The kind of a finding that a machine shows only while stores wait (harness.judge.in_order)."""
+
+
 class Judgement(Record, frozen=True):
     """The run folder's findings.json, and what `check --json` prints."""
 
@@ -223,9 +227,10 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
         place_of_one = f"{top.function} {top.file}:{top.line}" if top else ""
         sites.setdefault((one.target, one.suite, one.detector, place_of_one, one.instruction), []).append(one)
     witnesses = [_witness(site) for site in sites.values()]
+    reordered = all(one.reordered for one in group)
     return Finding(
-        id=best.identity,
-        kind=best.kind,
+        id=f"{ORDER}-{best.identity}" if reordered else best.identity,
+        kind=ORDER if reordered else best.kind,
         title=best.title if best.identity != misaligned_blocks.IDENTITY else misaligned_blocks.title_of(best.blocks),
         function=place.function if place else "",
         file=place.file if place else "",
@@ -275,6 +280,7 @@ def _witness(site: list[Sighting]) -> Witness:
         kernel=first.kernel,
         difference=first.difference,
         cells=list(dict.fromkeys(one.cell for one in site)),
+        overtakes=list(dict.fromkeys(text for one in site for text in one.overtakes)),
         occasions=list(dict.fromkeys(_occasion(one) for one in site)),
     )
 

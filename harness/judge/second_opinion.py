@@ -148,7 +148,7 @@ class SecondOpinion:
         if any(result is None for result in results):
             return "machine"
         if one.detector == "suite":
-            failures = [result for result in results if result is not None and _is_same_failure(test, result)]
+            failures = [result for result in results if result is not None and is_same_failure(test, result)]
             # Where the host's own runs differ, the first difference is a matter of chance, as is the order of keys.
             varies = len({_difference_of(one) for one in failures}) > 1
             if not varies:
@@ -208,7 +208,12 @@ def _without_limits(text: str) -> str:
     return _LIMIT.sub("in time", text)
 
 
-def _is_same_failure(test: TestEvent, other: TestEvent) -> bool:
+def has_time_limit(text: str) -> bool:
+    """Whether a failure's message is of a time limit that expired."""
+    return bool(_LIMIT.search(text))
+
+
+def is_same_failure(test: TestEvent, other: TestEvent) -> bool:
     """Whether two failures of a test are of one assertion.
 
     The values in their words may differ: keys, ports, times and addresses do from run to run.

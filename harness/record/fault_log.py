@@ -109,6 +109,41 @@ class ProcessEnd(Record, frozen=True):
     """Exit status, if the process exited."""
 
 
+class Overtake(Record, frozen=True):
+    """Two stores that another thread saw in the wrong order (`--memory-order weak`).
+
+    The `early` one was in memory before the older `late` one of its thread. The other thread read the place of the
+    first, and then the old value at that of the second.
+    """
+
+    event: Literal["overtake"]
+    pid: int
+    tid: int
+    """The thread that read."""
+    pc: int
+    """Its load of the late store's place."""
+    early: int
+    """The program counter of a store."""
+    late: int
+    early_place: int
+    """Its address."""
+    late_place: int
+    maps: list[MapRecord]
+
+
+class StoreCounts(Record, frozen=True):
+    """What the stores of a process's threads have done so far (`--memory-order weak`)."""
+
+    event: Literal["order"]
+    pid: int
+    stores: int
+    """Those that waited before they went to memory."""
+    overtakes: int
+    """Those of them that did so before an older one."""
+    pauses: int
+    """How often the emulator held a thread in between."""
+
+
 class FaultLog(Record, frozen=True):
     """The content of a guest's fault log."""
 
@@ -122,6 +157,10 @@ class FaultLog(Record, frozen=True):
     """
     damage: list[str]
     """Human-readable losses; empty if the log has every line that the emulator began."""
+    overtakes: list[Overtake] = msgspec.field(default_factory=list)
+    """In the order in which they were seen; each set of three instructions once in a process."""
+    stores: dict[int, StoreCounts] = msgspec.field(default_factory=dict)
+    """Process -> its counts. The emulator writes them when the first has doubled, so up to half may be missing."""
 
     def unrecorded_crashes(self, servers: Collection[int]) -> list[ProcessEnd]:
         """The ends of processes other than the `servers` that crashed without a record of a fault, as by abort()."""
@@ -159,6 +198,8 @@ def read(log: Path) -> FaultLog:
     faults: list[Fault] = []
     counts: dict[tuple[int, int], int] = {}
     ends: dict[int, ProcessEnd] = {}
+    overtakes: list[Overtake] = []
+    stores: dict[int, StoreCounts] = {}
     lines, damage = _lines(log)
     for number, line in enumerate(lines, 1):
         record, whole = _record(line)
@@ -171,7 +212,12 @@ def read(log: Path) -> FaultLog:
             counts[key] = max(record.count, counts.get(key, 0))
         elif isinstance(record, ProcessEnd):
             ends[record.pid] = record
-    return FaultLog(faults=faults, counts=counts, ends=ends, damage=[*damage, *_missing(log, len(lines))])
+        elif isinstance(record, Overtake):
+            overtakes.append(record)
+        elif isinstance(record, StoreCounts):
+            stores[record.pid] = record
+    damage += _missing(log, len(lines))
+    return FaultLog(faults=faults, counts=counts, ends=ends, damage=damage, overtakes=overtakes, stores=stores)
 
 
 def read_faults(log: Path) -> list[Fault]:
@@ -234,12 +280,15 @@ def is_misaligned(fault: Fault) -> bool:
 
 
 _FAULT = (b'{"event":"fault"', b'{"event":"access"')
-_KINDS: dict[bytes, type[Fault | Count | ProcessEnd]] = {
+_Line = Fault | Count | ProcessEnd | Overtake | StoreCounts
+_KINDS: dict[bytes, type[_Line]] = {
     b"fault": Fault,
     b"access": Fault,
     b"count": Count,
     b"repeat": Count,
     b"end": ProcessEnd,
+    b"overtake": Overtake,
+    b"order": StoreCounts,
 }
 _HEAD = re.compile(rb'\{"event":"(\w+)"')
 # It begins with a literal, which Python's `re` then looks for 25 times as fast as for a choice of beginnings.
@@ -256,7 +305,7 @@ def _lines(log: Path) -> tuple[list[bytes], list[str]]:
     return lines, [f"{log.name} ends in the middle of a line"] if rest else []
 
 
-def _record(line: bytes) -> tuple[Fault | Count | ProcessEnd | None, bool]:
+def _record(line: bytes) -> tuple[_Line | None, bool]:
     """The record on a line, and whether the line is undamaged. A complete record may follow a cut one on a line."""
     heads = list(_HEAD.finditer(line))
     for head in reversed(heads):

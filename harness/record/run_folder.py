@@ -12,6 +12,7 @@ RUN/TARGET/SUITE/profile.json         where the cell's process spent its time (h
 RUN/TARGET/SUITE/problem              why the cell's process gave up, if it did
 RUN/TARGET/SUITE/audit/               the same files, from the audit that followed
 RUN/TARGET/SUITE/host-N/              the same files, from the failed tests on the native build
+RUN/TARGET/SUITE/ordered-N/           the same files, from the failed tests in the host's memory order
 RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's: harness.record.fault_log), transcript-N.jsonl
 RUN/TARGET/SUITE/peers/OTHER/guest-N/ the same files, from servers on other targets and from the oracle
 RUN/TARGET/SUITE/guest-unit-NAME/     log, faults.jsonl of a unit's run
@@ -41,6 +42,8 @@ PROBLEM = "problem"
 """RUN/TARGET/SUITE/problem: why a cell's process gave up: for example, what the host lacks."""
 AUDIT = "audit"
 """RUN/TARGET/SUITE/audit/: the evidence of the audit that follows when misaligned accesses ended guests."""
+ORDERED = "ordered"
+"""RUN/TARGET/SUITE/ordered-N/: the evidence of the Nth run of the cell's failed tests in the host's memory order."""
 HOST = "host"
 """RUN/TARGET/SUITE/host-N/: the evidence of the Nth run of the cell's failed tests on the native build."""
 INPUTS = "inputs"
@@ -54,9 +57,14 @@ def host_folder(cell: Path, number: int) -> Path:
     return cell / f"{HOST}-{number}"
 
 
+def ordered_folder(cell: Path, number: int) -> Path:
+    """The folder of a cell's Nth run in the host's memory order, from 1."""
+    return cell / f"{ORDERED}-{number}"
+
+
 def has_own_seal(folder: str) -> bool:
-    """Whether a folder in a cell's folder has its own seal: that of an audit or of a run on the native build."""
-    return folder == AUDIT or folder.startswith(f"{HOST}-")
+    """Whether a folder in a cell's folder has its own seal: that of an audit, or of another run of its failed tests."""
+    return folder == AUDIT or folder.startswith((f"{HOST}-", f"{ORDERED}-"))
 
 
 def command_to_judge(folder: Path) -> str:

@@ -83,7 +83,9 @@ class Unentered(Record, frozen=True):
 
 
 class HostRun(Record, frozen=True):
-    """One run of a cell's failed tests on the native build of the same tree, for a second opinion on them."""
+    """One more run of a cell's failed tests, for a second opinion on them: on the native build of the same tree, or on
+    the target in the host's memory order.
+    """
 
     problem: str
     """Why it has no result; empty if it has one."""
@@ -116,6 +118,8 @@ class CellRecord(Record, frozen=True):
     """None if all tests of the cell were to run."""
     host: list[HostRun] = msgspec.field(default_factory=list)
     """The runs of its failed tests on the native build, in order; empty if no test failed that the build can run."""
+    ordered: list[HostRun] = msgspec.field(default_factory=list)
+    """Their runs in the host's memory order, of a cell with another one; empty if no test failed."""
 
 
 VERSION = 6

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from harness.core.finding import Finding
-    from harness.record.fault_log import FaultLog
+    from harness.record.fault_log import FaultLog, MapRecord
 
 NOWHERE = Path(os.devnull)
 """A device has no files below it, so every path below this one is missing."""
@@ -113,11 +113,15 @@ def read(folder: Path) -> TrustedRun:
 def read_fault_log(log: Path) -> FaultLog:
     """Read a guest's fault log. A mapped file that must not be opened keeps its name and loses its folder."""
     content, opened_as = fault_log.read(log), _opener(log.parent)
-    faults = []
-    for fault in content.faults:
-        maps = [msgspec.structs.replace(one, path=opened_as(one.path)) for one in fault.maps]
-        faults.append(msgspec.structs.replace(fault, maps=maps))
-    return msgspec.structs.replace(content, faults=faults)
+
+    def opened(maps: list[MapRecord]) -> list[MapRecord]:
+        return [msgspec.structs.replace(one, path=opened_as(one.path)) for one in maps]
+
+    return msgspec.structs.replace(
+        content,
+        faults=[msgspec.structs.replace(one, maps=opened(one.maps)) for one in content.faults],
+        overtakes=[msgspec.structs.replace(one, maps=opened(one.maps)) for one in content.overtakes],
+    )
 
 
 def own_program(guest: Path, path: str) -> str:

@@ -84,6 +84,16 @@ def suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
     ]
 
 
+def seen_early(finding: Finding) -> list[str]:
+    """Sentences on the stores that another thread saw in another order; those of the most direct witness first."""
+    return list(dict.fromkeys(text for witness in finding.witnesses for text in witness.overtakes))
+
+
+def named_order(finding: Finding) -> str:
+    """The first of these sentences in one line, with a label; empty without any."""
+    return next((f"memory order: {text}" for text in seen_early(finding)), "")
+
+
 USUALLY_DIFFERS = "these values also differ for similar commands with right replies, and no other value does"
 
 

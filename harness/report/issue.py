@@ -31,6 +31,10 @@ WHY = {
     "out-of-bounds": "The access lies outside the block that the allocator returned (C11, 6.5.6, paragraph 8).",
     "undefined-": "C leaves the behaviour undefined, and compilers assume that the case does not occur (C11, 3.4.3).",
     "assertion": "One of the server's own assertions failed, which ends the server.",
+    "order": (
+        "It happened while stores became visible to other threads in an order that the architecture allows, and in "
+        "none of the runs of the same tests in program order. A release store, a fence or a lock is probably missing."
+    ),
     "hang": "The server runs but no longer answers clients.",
 }
 """A kind, or its prefix -> a general explanation of the fault. Other kinds explain themselves by their name."""

@@ -21,6 +21,7 @@ from harness.report.finding import (
     comparison_lines,
     place_of,
     reported_by,
+    seen_early,
     suspect_lines,
 )
 from harness.report.misaligned_sites import FATES, counters_text, sites
@@ -226,6 +227,7 @@ def _code_lines(finding: Finding, *, whole: bool) -> list[str]:
         if place is not None
         else f"    origin       {finding.origin}"
     ]
+    lines += [f"    {'' if number else 'order':<12} {text}" for number, text in enumerate(seen_early(finding))]
     listed = suspect_lines(finding.suspects if whole else finding.suspects[:SHOWN_SUSPECTS])
     lines += [f"    {'' if number else 'suspects':<12} {text}" for number, text in enumerate(listed)]
     parted = comparison_lines(finding.comparison)

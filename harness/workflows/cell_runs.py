@@ -1,11 +1,13 @@
 """Runs the cells of a prepared run, each in its own process.
 
 An audit follows a cell that an access has killed. The failed tests of a cell run again on the native build, several
-times: what the host does as well is no fault of the target (harness.judge.second_opinion).
+times: what the host does as well is no fault of the target (harness.judge.second_opinion). In a run with
+`--memory-order weak` they also run again on the target in the host's order (harness.judge.in_order).
 """
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -38,6 +40,8 @@ HOST_RUNS = 3
 """How often a failed test runs on the native build. Each run starts its servers anew, so each has other hash seeds."""
 PRECEDED_RUNS = 2
 """How often it runs behind the tests before it, if it alone passes on the native build, or fails in other words."""
+ORDERED_RUNS = 3
+"""How often it runs in the host's memory order."""
 
 
 class CellRuns:
@@ -103,7 +107,8 @@ class CellRuns:
         if self._is_audited(cell) and _died_misaligned(spec.folder):
             audit = self._run_sealed(_audit_of(spec))
             record = msgspec.structs.replace(record, audit=audit.problem or "done", audit_seal=audit.seal)
-        return msgspec.structs.replace(record, host=self._host_runs(cell, spec, record))
+        host, ordered = self._host_runs(cell, spec, record), self._ordered_runs(cell, spec, record)
+        return msgspec.structs.replace(record, host=host, ordered=ordered)
 
     def _host_runs(self, cell: Cell, spec: CellSpec, record: CellRecord) -> list[HostRun]:
         """Run a cell's failed tests on the native build; nothing if none failed, or if the build cannot run them."""
@@ -116,26 +121,35 @@ class CellRuns:
             native = self._specs.on_host(cell, failed)
         except BuildFailedError as error:
             return [HostRun(problem=f"{error.what}: {error.because}", seal="")]
-        alone = self._repeated(native, spec.folder, HOST_RUNS)
+        folder_of = functools.partial(run_folder.host_folder, spec.folder)
+        alone = self._repeated(native, folder_of, HOST_RUNS)
         if any(one.problem for one in alone) or _died_misaligned(spec.folder):
             return alone
-        folders = [run_folder.host_folder(spec.folder, number) for number in range(1, HOST_RUNS + 1)]
+        folders = [folder_of(number) for number in range(1, HOST_RUNS + 1)]
         before = preceded_tests(spec.folder, cell.target, [folder / event_log.NAME for folder in folders])
         native = msgspec.structs.replace(native, exactly=before)
-        again = self._repeated(native, spec.folder, PRECEDED_RUNS if before else 0, after=HOST_RUNS)
+        again = self._repeated(native, folder_of, PRECEDED_RUNS if before else 0, after=HOST_RUNS)
         if any(one.problem for one in again):
             return alone
         return [*alone, *(msgspec.structs.replace(one, preceded=True) for one in again)]
 
-    def _repeated(self, native: CellSpec, cell: Path, times: int, *, after: int = 0) -> list[HostRun]:
-        """The runs of some of a cell's tests on the native build, up to the first without a result. `after`: how many
-        the cell had before.
-        """
+    def _ordered_runs(self, cell: Cell, spec: CellSpec, record: CellRecord) -> list[HostRun]:
+        """Run a cell's failed tests in the host's memory order; nothing if none failed, or if they had that order."""
+        failed = failed_tests(spec.folder) if record.status == TESTS_FAILED and spec.runner.memory_order else []
+        if not failed:
+            return []
+        in_order = self._specs.in_order(cell, failed)
+        return self._repeated(in_order, functools.partial(run_folder.ordered_folder, spec.folder), ORDERED_RUNS)
+
+    def _repeated(
+        self, spec: CellSpec, folder_of: Callable[[int], Path], times: int, *, after: int = 0
+    ) -> list[HostRun]:
+        """The runs of some of a cell's tests, up to the first without a result. `after`: how many the cell had before."""
         ended: list[HostRun] = []
         while len(ended) < times and not any(one.problem for one in ended):
-            folder = run_folder.host_folder(cell, after + len(ended) + 1)
+            folder = folder_of(after + len(ended) + 1)
             # Files of its own: what each run writes anew differs by chance, as by the seed of the server's hash tables.
-            one = self._run_sealed(msgspec.structs.replace(native, folder=folder, shared=folder / run_folder.SHARED))
+            one = self._run_sealed(msgspec.structs.replace(spec, folder=folder, shared=folder / run_folder.SHARED))
             ended.append(HostRun(problem=one.problem, seal=one.seal))
         return ended
 

@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.analysis import source_excerpt
+from harness.core import json_codec
 from harness.isa.rules import recorded_policies
 from harness.judge.conclusion import conclude
 from harness.judge.findings import judge
@@ -57,6 +58,9 @@ class StoredRun:
         """Cell -> how often its failed tests ran on the native build. The events are those of `SUITE/host-N`."""
         self.alone_on_host = 3
         """How many of them ran the failed tests alone. The later ones ran the tests before them, too."""
+        self.ordered_runs: dict[tuple[str, str], int] = {}
+        """Cell -> how often they ran in the host's memory order. The events are those of `SUITE/ordered-N`."""
+        self.memory_order: Literal["usual", "weak"] = "usual"
         self.host_problem = ""
         """Why the native build could not run any of them; empty if it could."""
         self.detectors: dict[str, str] = {}
@@ -224,8 +228,6 @@ class StoredRun:
 
     def fault(self, target: str, suite: str, guest: str, record: fault_log.Fault, *, binary_of: str = "") -> None:
         """Record a line of a guest's fault log, for a fault inside the target's binary."""
-        from harness.core import json_codec
-
         maps = [fault_log.MapRecord(start=0, end=0x100000, offset=0, path=str(self.binary(binary_of or target)))]
         complete = json_codec.decode(
             json_codec.encode({**json_codec.decode(json_codec.encode(record), dict), "maps": maps}), fault_log.Fault
@@ -269,7 +271,8 @@ class StoredRun:
                     audited = (name, suite) in self.audited
                     if audited:
                         self.write_events(name, f"{suite}/{run_folder.AUDIT}")
-                    host = self._write_host_runs(name, suite)
+                    host = self._write_again(name, suite, run_folder.HOST, self.host_runs)
+                    ordered = self._write_again(name, suite, run_folder.ORDERED, self.ordered_runs)
                     cells.append(
                         run_record.CellRecord(
                             target=name,
@@ -280,6 +283,7 @@ class StoredRun:
                             status=int(failed > 0),
                             seal=evidence_seal.seal(self.cell(name, suite)),
                             host=host,
+                            ordered=ordered,
                             audit="done" if audited else "",
                             audit_seal=evidence_seal.seal(self.cell(name, suite) / run_folder.AUDIT) if audited else "",
                         )
@@ -312,6 +316,7 @@ class StoredRun:
                 cells=cells,
                 timeout_multiplier=self.timeout_multiplier,
                 everywhere=self.everywhere,
+                memory_order=self.memory_order,
                 policies=recorded_policies(Catalog().policies, "signal", machines.values()),
             ),
         )
@@ -322,12 +327,46 @@ class StoredRun:
         self.host_runs[target, suite] = max(number, self.host_runs.get((target, suite), 0))
         self.test(target, f"{suite}/{run_folder.HOST}-{number}", name, **told)
 
-    def _write_host_runs(self, target: str, suite: str) -> list[run_record.HostRun]:
+    def ordered_test(self, target: str, suite: str, number: int, name: str, **told: Any) -> None:
+        """Record a test's result in the Nth run of a cell's failed tests in the host's memory order."""
+        self.ordered_runs[target, suite] = max(number, self.ordered_runs.get((target, suite), 0))
+        self.test(target, f"{suite}/{run_folder.ORDERED}-{number}", name, **told)
+
+    def stores(self, target: str, suite: str, guest: str, *, stores: int, overtakes: int) -> None:
+        """Record how many stores of a guest have waited, and how many of them overtook others."""
+        counts = fault_log.StoreCounts(event="order", pid=fakes.PID, stores=stores, overtakes=overtakes, pauses=1)
+        self._append(target, suite, guest, counts)
+
+    def overtake(self, target: str, suite: str, guest: str, *, early: int, late: int, reader: int) -> None:
+        """Record two stores of a guest that another thread saw in the wrong order, by their addresses in the binary."""
+        maps = [fault_log.MapRecord(start=0, end=0x100000, offset=0, path=str(self.binary(target)))]
+        one = fault_log.Overtake(
+            event="overtake",
+            pid=fakes.PID,
+            tid=fakes.PID,
+            pc=reader,
+            early=early,
+            late=late,
+            early_place=0,
+            late_place=8,
+            maps=maps,
+        )
+        self._append(target, suite, guest, one)
+
+    def _append(self, target: str, suite: str, guest: str, line: fault_log.Overtake | fault_log.StoreCounts) -> None:
+        log = self.cell(target, suite) / guest / fault_log.NAME
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as stream:
+            stream.write(json_codec.encode(line) + b"\n")
+
+    def _write_again(
+        self, target: str, suite: str, kind: str, runs_of: dict[tuple[str, str], int]
+    ) -> list[run_record.HostRun]:
         runs = []
-        for number in range(1, self.host_runs.get((target, suite), 0) + 1):
-            self.write_events(target, f"{suite}/{run_folder.HOST}-{number}")
-            seal = evidence_seal.seal(run_folder.host_folder(self.cell(target, suite), number))
-            preceded = number > self.alone_on_host
+        for number in range(1, runs_of.get((target, suite), 0) + 1):
+            self.write_events(target, f"{suite}/{kind}-{number}")
+            seal = evidence_seal.seal(self.cell(target, suite) / f"{kind}-{number}")
+            preceded = kind == run_folder.HOST and number > self.alone_on_host
             runs.append(run_record.HostRun(problem=self.host_problem, seal=seal, preceded=preceded))
         return runs
 

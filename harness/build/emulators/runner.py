@@ -188,7 +188,14 @@ def with_order(runner: Runner, order: MemoryOrder, seed: int) -> Runner:
     if order == "usual":
         return runner
     option = memory_order.emulator_option(memory_order.model_of(runner.target), seed)
-    return msgspec.structs.replace(runner, memory_order=option)
+    patient = msgspec.structs.replace(runner.target, slowdown=runner.target.slowdown * memory_order.SLOWER)
+    environment = {**runner.environment, **memory_order.ENVIRONMENT}
+    return msgspec.structs.replace(runner, memory_order=option, target=patient, environment=environment)
+
+
+def in_usual_order(runner: Runner, target: Target) -> Runner:
+    """The same without `with_order`. `target`: the one that `with_order` was given."""
+    return msgspec.structs.replace(runner, memory_order="", target=target)
 
 
 def with_stub(runner: Runner, stub: Path) -> Runner:

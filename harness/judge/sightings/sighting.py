@@ -76,6 +76,10 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """The alignment that this access requires."""
     blocks: str = ""
     """`4 mod 8`: where the server's allocator puts every block, if that explains the access; else empty."""
+    reordered: bool = False
+    """Whether it happens only while stores wait: see harness.judge.in_order."""
+    overtakes: tuple[str, ...] = ()
+    """Stores of the process that another thread saw in another order (harness.judge.sightings.overtakes)."""
     cell: str = ""
     """The cell of the sighting, `TARGET/SUITE`. A peer's sighting belongs to a cell of another target."""
 

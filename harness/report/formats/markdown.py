@@ -16,6 +16,7 @@ from harness.report.finding import (
     by_reason,
     level_of,
     named_comparison,
+    named_order,
     named_suspects,
     place_of,
     reported_by,
@@ -110,6 +111,8 @@ def _finding(finding: Finding) -> list[str]:
         lines += [f"- {as_text(target)}: {said}" for one in here[:SHOWN_WITNESSES] if (said := _witness(one))]
         if len(here) > SHOWN_WITNESSES:
             lines.append(f"- {as_text(target)}: and {len(here) - SHOWN_WITNESSES} more instructions or lines")
+    if said := named_order(finding):
+        lines.append(f"- {as_text(said)}")
     if finding.suspects:
         lines.append(f"- {as_text(named_suspects(finding))}")
     if finding.comparison:

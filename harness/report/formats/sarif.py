@@ -28,6 +28,7 @@ from harness.report.finding import (
     is_in_tree,
     level_of,
     named_comparison,
+    named_order,
     named_suspects,
     unexplained,
 )
@@ -204,6 +205,7 @@ def _message(finding: Finding) -> str:
         f"{one_line(finding.title)}, on {', '.join(finding.targets)}.",
         one_line(instruction),
         one_line(described(finding.difference)) if finding.difference else "",
+        one_line(named_order(finding)),
         one_line(named_suspects(finding)),
         one_line(named_comparison(finding)),
         f"After: {one_line(finding.command)}" if finding.command else "",

@@ -49,7 +49,11 @@ def check_run(folder: Path, job: CampaignJob) -> None:
         raise InconclusiveError("a result's run is not that of its job", where=job.name, because="; ".join(other))
     for cell in record.cells:
         place = folder / cell.target / cell.suite
-        beside = [(run_folder.host_folder(place, number), one.seal) for number, one in enumerate(cell.host, start=1)]
+        beside = [
+            (folder(place, number), one.seal)
+            for folder, runs in ((run_folder.host_folder, cell.host), (run_folder.ordered_folder, cell.ordered))
+            for number, one in enumerate(runs, start=1)
+        ]
         for sealed, digest in ((place, cell.seal), (place / run_folder.AUDIT, cell.audit_seal), *beside):
             if digest and (doubts := evidence_seal.doubts(sealed, digest)):
                 where = f"{job.name}: {cell.target}/{cell.suite}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.build.emulators.runner import in_usual_order
 from harness.build.executed_blocks import code_of
 from harness.build.sources import openssl
 from harness.core import json_codec
@@ -104,6 +105,10 @@ class CellSpecs:
                 "its servers preload a shared object, which those of this target cannot",
             ),
             (
+                suite.reordered and not target.runner.memory_order,
+                "it looks for faults of memory order, for which a run needs `--memory-order weak`",
+            ),
+            (
                 suite.on_host and target.target.emulator.has_kernel,
                 "its servers have to be processes of the host, and those of this target run inside an emulated one",
             ),
@@ -156,6 +161,28 @@ class CellSpecs:
             module=peer.modules.get(suite.name),
             preload=setup.module(suite.path / suite.preload, tree) if suite.preload else None,
             machine=None,
+            coverage=False,
+            execution=None,
+            corpus=None,
+            profiled=False,
+            tests=[],
+            exactly=list(tests),
+        )
+
+    def in_order(self, cell: Cell, tests: Sequence[str]) -> CellSpec:
+        """The specification of some of a cell's tests on the same machines, in the host's memory order."""
+        spec = self.of(cell)
+        targets = self._bench.catalog.targets
+        peers = {
+            name: msgspec.structs.replace(peer, runner=in_usual_order(peer.runner, targets[name]))
+            if peer.runner.memory_order
+            else peer
+            for name, peer in spec.peers.items()
+        }
+        return msgspec.structs.replace(
+            spec,
+            runner=in_usual_order(spec.runner, targets[cell.target]),
+            peers=peers,
             coverage=False,
             execution=None,
             corpus=None,

@@ -1,0 +1,33 @@
+"""Which stores of a process another thread saw in the wrong order (`--memory-order weak`), in words.
+
+The emulator records a thread that read the place of a store, and then an old value at the place of an older one, while
+the storing thread paused between the two. Correct programs are seen to do so as well, where they need no order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.core.finding import place_in_file
+
+if TYPE_CHECKING:
+    from harness.analysis.symbols import Symbols
+    from harness.core.finding import Frame
+    from harness.record.fault_log import FaultLog
+
+SHOWN = 3
+"""How many a sighting has."""
+
+
+def overtakes_of(log: FaultLog, symbols: Symbols, pid: int, failed: Frame | None) -> tuple[str, ...]:
+    """The last ones of a process, each in a sentence. `failed`: where it failed; those read there come first."""
+    seen: dict[str, bool] = {}
+    for one in reversed([each for each in log.overtakes if each.pid == pid]):
+        early, late, reader = (symbols.frames(one.maps, pc)[0] for pc in (one.early, one.late, one.pc))
+        text = f"the store in {_named(early)} was visible before {_named(late)}, read by {_named(reader)}"
+        seen.setdefault(text, failed is not None and reader.function == failed.function)
+    return tuple(sorted(seen, key=lambda text: not seen[text])[:SHOWN])
+
+
+def _named(frame: Frame) -> str:
+    return f"{frame.function} ({place_in_file(frame.file, frame.line)})"

@@ -1,0 +1,142 @@
+"""A failure is blamed on memory order only if the same test, in order, does not show it in any of several runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core.errors import ExitCode
+from harness.record import fault_log, run_folder
+from tests.support.stored import concluded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.core.finding import Finding
+    from tests.support.stored import StoredRun
+
+pytestmark = pytest.mark.usefixtures("fake_symbols")
+
+NAME = "bitops/test_bitops.py::test_threads"
+ASSERTION = b"""1:M 29 Nov 2026 10:00:00.000 # === ASSERTION FAILED ===
+1:M 29 Nov 2026 10:00:00.000 # ==> bitops.c:93 'queue->data == NULL' is not true
+"""
+
+
+@pytest.fixture
+def weak(run: StoredRun) -> StoredRun:
+    """A run whose server's stores were reordered, and whose test failed."""
+    run.memory_order = "weak"
+    run.stores("armv5", "bitops", "guest-1", stores=1000, overtakes=300)
+    run.test("armv5", "bitops", "bitops/test_bitops.py::test_other")
+    return run
+
+
+def died(run: StoredRun, suite: str = "bitops", log: bytes = ASSERTION) -> None:
+    run.log("armv5", suite, "guest-1", log)
+    run.guest("armv5", suite, "guest-1", end="signal", detail="killed by SIGABRT", test=NAME)
+
+
+def fails(run: StoredRun, *, message: str = "ServerGoneError: connection closed by the server") -> None:
+    run.test("armv5", "bitops", NAME, outcome="failed", message=message, guest="guest-1")
+
+
+def only(tmp_path: Path, run: StoredRun) -> Finding:
+    judgement, code = concluded(tmp_path, run)
+    (found,) = judgement.findings
+    assert code == ExitCode.FINDINGS
+    return found
+
+
+def test_a_crash_that_no_run_in_order_shows_is_of_kind_order(tmp_path: Path, weak: StoredRun) -> None:
+    fails(weak)
+    died(weak)
+    for number in (1, 2, 3):
+        weak.ordered_test("armv5", "bitops", number, NAME)
+    found = only(tmp_path, weak)
+    assert (found.kind, found.id) == ("order", "order-assertion-bitops.c")
+
+
+def test_a_crash_that_one_run_in_order_shows_too_keeps_its_kind(tmp_path: Path, weak: StoredRun) -> None:
+    fails(weak)
+    died(weak)
+    weak.ordered_test("armv5", "bitops", 1, NAME)
+    weak.ordered_test("armv5", "bitops", 2, NAME, outcome="failed", message="ServerGoneError: closed", guest="guest-1")
+    died(weak, f"bitops/{run_folder.ORDERED}-2")
+    weak.ordered_test("armv5", "bitops", 3, NAME)
+    found = only(tmp_path, weak)
+    assert (found.kind, found.id) == ("assertion", "assertion-bitops.c")
+
+
+def test_a_crash_without_runs_in_order_keeps_its_kind(tmp_path: Path, weak: StoredRun) -> None:
+    fails(weak)
+    died(weak)
+    assert only(tmp_path, weak).kind == "assertion"
+
+
+def test_a_crash_whose_runs_in_order_are_damaged_keeps_its_kind(tmp_path: Path, weak: StoredRun) -> None:
+    fails(weak)
+    died(weak)
+    weak.ordered_test("armv5", "bitops", 1, NAME)
+    weak.host_problem = "its process ran longer than 600 s"
+    found = only(tmp_path, weak)
+    assert found.kind == "assertion"
+
+
+def test_a_wrong_value_that_no_run_in_order_shows_is_of_kind_order(tmp_path: Path, weak: StoredRun) -> None:
+    fails(weak, message="GET k: got 1, expected 2")
+    weak.guest("armv5", "bitops", "guest-1", end="stopped")
+    weak.ordered_test("armv5", "bitops", 1, NAME)
+    assert only(tmp_path, weak).kind == "order"
+
+
+def test_a_time_limit_that_no_run_in_order_shows_is_unknown(tmp_path: Path, weak: StoredRun) -> None:
+    """The emulator is slower while stores wait, so a good server may be late."""
+    fails(weak, message="the server did not finish its reply within 60 seconds")
+    weak.guest("armv5", "bitops", "guest-1", end="stopped")
+    weak.ordered_test("armv5", "bitops", 1, NAME)
+    judgement, code = concluded(tmp_path, weak)
+    assert (judgement.findings, code) == ([], ExitCode.INCONCLUSIVE)
+    assert "it may only be slow" in judgement.cells[1].reason
+
+
+def test_a_run_in_which_no_store_waited_is_unknown(tmp_path: Path, run: StoredRun) -> None:
+    run.memory_order = "weak"
+    run.test("armv5", "bitops", NAME, guest="guest-1")
+    run.guest("armv5", "bitops", "guest-1", end="stopped")
+    judgement, code = concluded(tmp_path, run)
+    assert code == ExitCode.INCONCLUSIVE
+    assert "no store of its servers waited: nothing was reordered" in judgement.cells[1].reason
+
+
+def test_a_run_says_how_many_stores_were_reordered(tmp_path: Path, weak: StoredRun) -> None:
+    weak.guest("armv5", "bitops", "guest-1", end="stopped")
+    judgement, code = concluded(tmp_path, weak)
+    said = "armv5: 1000 stores waited in its servers, 300 overtook older ones, and threads paused 1 times in between"
+    assert (code, said in judgement.remarks) == (ExitCode.PASS, True)
+
+
+def test_a_finding_names_the_stores_that_its_function_saw_in_the_wrong_order(tmp_path: Path, weak: StoredRun) -> None:
+    fails(weak)
+    died(weak, log=ASSERTION.replace(b"bitops.c:93", b"io_threads.c:66"))
+    early = weak.place("armv5", "removeJob", "src/io_threads.c", 114)
+    late = weak.place("armv5", "removeJob2", "src/io_threads.c", 112)
+    reader = weak.place("armv5", "pushJob", "src/io_threads.c", 66)
+    weak.overtake("armv5", "bitops", "guest-1", early=early, late=late, reader=reader)
+    (witness,) = only(tmp_path, weak).witnesses
+    (said,) = witness.overtakes
+    assert said == (
+        "the store in removeJob (src/io_threads.c:114) was visible before removeJob2 (src/io_threads.c:112), "
+        "read by pushJob (src/io_threads.c:66)"
+    )
+
+
+def test_a_log_keeps_the_last_counts_of_a_process(tmp_path: Path) -> None:
+    log = tmp_path / fault_log.NAME
+    log.write_bytes(
+        b'{"event":"order","pid":7,"stores":10,"overtakes":2,"pauses":0}\n'
+        b'{"event":"order","pid":7,"stores":30,"overtakes":9,"pauses":1}\n'
+    )
+    read = fault_log.read(log)
+    assert (read.stores[7].stores, read.stores[7].overtakes, read.faults, read.damage) == (30, 9, [], [])
