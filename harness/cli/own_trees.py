@@ -12,7 +12,7 @@ import click
 from harness.cli import options, output
 from harness.cli.invocation import runnable
 from harness.cli.parameters import completion
-from harness.cli.run_command import carry_out, planned_request, unless_empty
+from harness.cli.run_command import carry_out, drawn_unless, planned_request, unless_empty
 from harness.cli.run_options import may_install, program_options, run_options
 from harness.core.digests import key_of
 from harness.core.errors import ExitCode, UsageError
@@ -243,6 +243,8 @@ def _execution(
         install=may_install(run.install, offline=run.offline),
         prints_document=run.as_json,
         sysroot=sysroot,
+        memory_order=run.memory_order,
+        seed=drawn_unless(run.seed) if run.memory_order != "usual" else 0,
     )
 
 

@@ -60,6 +60,11 @@ class Spread(Record, frozen=True):
         )
 
 
+def drawn_unless(*seeds: int | None) -> int:
+    """The first seed that is given, or a new one."""
+    return next((seed for seed in seeds if seed is not None), random.randint(0, LARGEST_SEED))
+
+
 def planned_request(
     catalog: Catalog,
     run: RunOptions,
@@ -82,13 +87,12 @@ def planned_request(
         seed = CampaignFolder.read(folder).record.seed
     else:
         folder = run.run_folder(parent)
-    seeds = (run.seed, seed, random.randint(0, LARGEST_SEED))
     return Request(
         plan=plan,
         optimisation=run.optimisation,
         emulator=run.emulator,
         jobs=run.jobs,
-        seed=next(candidate for candidate in seeds if candidate is not None),
+        seed=drawn_unless(run.seed, seed),
         install=may_install(run.install, offline=run.offline),
         known=run.known,
         run=folder,

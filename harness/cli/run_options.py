@@ -80,6 +80,9 @@ class ProgramOptions(FolderOptions, frozen=True):
     policy: str
     audited: bool
     annotations: str | None
+    memory_order: MemoryOrder
+    seed: int | None
+    """Of that order. None: it is drawn."""
 
 
 class RunOptions(FolderOptions, frozen=True):
@@ -156,7 +159,15 @@ _IN_FOLDER = (
     options.timeout_multiplier,
 )
 folder_options = _adding(FolderOptions, *_IN_FOLDER)
-program_options = _adding(ProgramOptions, options.policy, options.audit, options.annotated, *_IN_FOLDER)
+program_options = _adding(
+    ProgramOptions,
+    options.policy,
+    options.audit,
+    options.annotated,
+    options.memory_order,
+    options.seed,
+    *_IN_FOLDER,
+)
 run_options = _adding(
     RunOptions,
     options.optimisation,

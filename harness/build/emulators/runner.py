@@ -81,9 +81,13 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
         edges = ["-coverage", str(coverage)] if coverage and self.reports_edges else []
         loading = ["-plugin", plugin] if plugin else []
         keeping = [] if edges or loading else self._keeping(program)
-        ordering = ["-memory-order", self.memory_order] if self.memory_order else []
-        options = [*self.options, *ordering, *preloading, *log, *edges, *loading, *keeping]
+        options = [*self.options, *self.ordering, *preloading, *log, *edges, *loading, *keeping]
         return [str(self.program), *options, str(program), *arguments]
+
+    @property
+    def ordering(self) -> list[str]:
+        """The emulator's option for the order of memory accesses; nothing for the host's."""
+        return ["-memory-order", self.memory_order] if self.memory_order else []
 
     def _keeping(self, program: Path) -> list[str]:
         """The option that keeps translated code: one file for each program of the cache and each way to run it.

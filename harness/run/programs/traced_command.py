@@ -139,7 +139,7 @@ def run_traced(
         # Its name is short: the tracer writes it where a process has little room.
         place = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="x")))
         output = opened.enter_context(log.open("wb")) if log is not None else None
-        emulator = [str(cell), str(runner.program), *runner.options]
+        emulator = [str(cell), str(runner.program), *runner.options, *runner.ordering]
         (place / "emulator").write_bytes(b"".join(os.fsencode(word) + b"\0" for word in emulator))
         headers = " ".join(",".join(map(str, header)) for header in tracing.headers)
         code = process.attend(

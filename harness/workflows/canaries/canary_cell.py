@@ -14,13 +14,14 @@ from harness.run.cell_spec import CellSpec
 from harness.workflows.cell_process import run_cell
 
 if TYPE_CHECKING:
+    from harness.build.emulators.runner import Runner
     from harness.core.processes.fork_server import ForkServer
     from harness.record.run_record import CellRecord
     from harness.workflows.target_setup import TargetSetup
 
 
-def run_canaries(setup: TargetSetup, policy: str, run: Path, server: ForkServer | None = None) -> CellRecord:
-    """Run the canaries of a target under a policy, and seal their evidence in the run folder.
+def run_canaries(setup: TargetSetup, runner: Runner, run: Path, server: ForkServer | None = None) -> CellRecord:
+    """Run the canaries of a target, and seal their evidence in the run folder. `runner`: how its programs run.
 
     Raises InfrastructureError if the canary program does not compile.
     """
@@ -30,10 +31,11 @@ def run_canaries(setup: TargetSetup, policy: str, run: Path, server: ForkServer 
             folder=run / setup.target.name / CANARY_SUITE,
             shared=run / run_folder.SHARED,
             sockets=Path(sockets),
-            runner=setup.runner(policy),
+            runner=runner,
             version=(),
             build=None,
             canary=setup.canary(),
+            litmus=setup.litmus(runner),
             triple=setup.toolchain.triple,
             seed=0,
             tier="quick",

@@ -114,7 +114,7 @@ def prove(
 def _cell(setup: TargetSetup, run: Path, server: ForkServer) -> CellRecord:
     """The canaries of one target. A canary that does not compile costs this target its proof, and no other one."""
     try:
-        return run_canaries(setup, POLICY, run, server)
+        return run_canaries(setup, setup.runner(POLICY), run, server)
     except InfrastructureError as error:
         problem = str(error).removeprefix("error: ")
         return CellRecord(

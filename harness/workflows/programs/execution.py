@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.build import host_packages
 from harness.build.emulators.runner import with_root
-from harness.core.model import CANARY_SUITE, Record
+from harness.core.model import CANARY_SUITE, MemoryOrder, Record
 from harness.isa import rules
 from harness.judge.change import unchecked_changes
 from harness.judge.conclusion import conclude
@@ -28,6 +28,7 @@ from harness.workflows.target_setup import emulated_target, oracle_setup, set_up
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from harness.build.emulators.runner import Runner
     from harness.core.errors import ExitCode
     from harness.judge.findings import Judgement
     from harness.run.programs.traced_command import Tracing
@@ -51,15 +52,18 @@ class Execution(Record, frozen=True):
     """Whether standard output is for a JSON document."""
     sysroot: Path | None = None
     """The target's root folder, with the loader and the libraries of its programs; None: the cross compiler's."""
+    memory_order: MemoryOrder = "usual"
+    seed: int = 0
+    """Of that order."""
     counts_from: Path | None = None
     """The file that the command writes when its tests begin: earlier programs are no reason to pass. None: every
     program is one.
     """
 
 
-def tracing_of(setup: TargetSetup, policy: str, sysroot: Path | None = None) -> Tracing:
-    """How to trace programs of a target under a policy. `sysroot`: their root folder, if it is not the compiler's."""
-    tools, runner = oracle_setup(setup.bench).toolchain, setup.runner(policy)
+def tracing_of(setup: TargetSetup, runner: Runner, sysroot: Path | None = None) -> Tracing:
+    """How to trace programs of a target. `sysroot`: their root folder, if it is not the compiler's."""
+    tools = oracle_setup(setup.bench).toolchain
     if sysroot is not None:
         runner = with_root(runner, sysroot)
     return prepare_tracing(setup.bench.cache, tools, runner, setup.canary())
@@ -84,14 +88,15 @@ def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
     diagnosis = host_packages.diagnose(bench.catalog, [target.name], emulator="pinned")
     host_packages.install_missing(diagnosis, bench.progress, install=asked.install)
     setup = set_up_target(bench, target)
-    tracing, environment = tracing_of(setup, asked.policy, asked.sysroot), environment_for(setup)
+    runner = setup.runner(asked.policy, "usual", asked.memory_order, asked.seed)
+    tracing, environment = tracing_of(setup, runner, asked.sysroot), environment_for(setup)
     check_machine(tracing, asked.words[0], program)
     asked.run.mkdir(parents=True, exist_ok=True)
     tree_list.record(asked.run, tree_list.text_in(asked.folder), None)
     # Stored first: a run that is killed is then judged UNKNOWN.
     revision = revision_of(asked.folder)
     run_folder.write_run(asked.run, _record(setup, asked, [], revision))
-    records = [run_canaries(setup, asked.policy, asked.run)]
+    records = [run_canaries(setup, runner, asked.run)]
     with bench.progress.stage("suites", f"running {command_of(asked).title} with programs of {target.name} emulated"):
         records.append(_command(tracing, asked, environment))
     bench.refuse_damage(read_again=True)
@@ -139,7 +144,8 @@ def _record(setup: TargetSetup, asked: Execution, records: list[CellRecord], rev
         policy=asked.policy,
         optimisation="",
         emulator="pinned",
-        seed=0,
+        seed=asked.seed,
+        memory_order=asked.memory_order,
         timeout_multiplier=catalog.timeout_multiplier,
         targets=[target.name],
         suites=[CANARY_SUITE, program_launch.SUITE],

@@ -20,7 +20,7 @@ from harness.workflows.replay.named_observation import named
 from harness.workflows.replay.recorded_requests import chunks_of
 from harness.workflows.replay.recurrence import STREAM, WRONG_RESULT, of_failed_build, recurrence, unless_blind
 from harness.workflows.replay.replay_result import Replay
-from harness.workflows.replay.reruns.program import run_program
+from harness.workflows.replay.reruns.program import run_program, runner_of
 from harness.workflows.replay.tree_replay import TreeReplay
 from harness.workflows.target_setup import emulated_target, oracle_setup, set_up_target
 
@@ -99,9 +99,7 @@ def _replay_program(bench: Workbench, reproducer: Reproducer) -> Replay:
         ended = unless_blind(
             recurrence(reproducer, observation),
             reproducer,
-            lambda: silence_check.why_blind(
-                bench.cache, setup.runner(reproducer.policy), setup.toolchain, folder, None
-            ),
+            lambda: silence_check.why_blind(bench.cache, runner_of(setup, reproducer), setup.toolchain, folder, None),
         )
     head = f"{reproducer.command} on {setup.target.name}, policy {reproducer.policy}"
     text = "\n".join([f"{head}: {observation.end}", *lines])

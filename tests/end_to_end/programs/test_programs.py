@@ -153,7 +153,7 @@ class TracedRun:
         self.folder = folder / "tree"
         self.folder.mkdir()
         self.setup = setup_of(target)
-        self.tracing: Tracing = tracing_of(self.setup, "signal")
+        self.tracing: Tracing = tracing_of(self.setup, self.setup.runner("signal"))
         shutil.copy2(odd_program(target), self.folder / "odd")
         self.cells = folder / "cells"
         self.cell = self.cells

@@ -18,6 +18,7 @@ from harness.workflows.replay.recurrence import Observation
 from harness.workflows.replay.reruns.replayed_run import ReplayedRun, why_from_outside
 
 if TYPE_CHECKING:
+    from harness.build.emulators.runner import Runner
     from harness.judge.reproducer import ReplayedProgram, Reproducer
     from harness.run.programs.traced_command import CommandEnd
     from harness.workflows.target_setup import TargetSetup
@@ -60,7 +61,7 @@ def run_program(setup: TargetSetup, reproducer: Reproducer, place: Path) -> tupl
             environment[name] = value
     log = place / "output"
     end = run_traced(
-        tracing_of(setup, reproducer.policy, sysroot),
+        tracing_of(setup, runner_of(setup, reproducer), sysroot),
         place,
         CommandRecord(words=launch.words, folder=launch.folder, sysroot=launch.sysroot),
         environment=environment,
@@ -70,6 +71,11 @@ def run_program(setup: TargetSetup, reproducer: Reproducer, place: Path) -> tupl
     )
     table = symbols.Symbols(setup.toolchain.triple, "", symbols.OwnProgram(path=launch.program, folder=launch.folder))
     return observed(place, reproducer, launch, end), table
+
+
+def runner_of(setup: TargetSetup, reproducer: Reproducer) -> Runner:
+    """How the finding's program ran."""
+    return setup.runner(reproducer.policy, "usual", reproducer.memory_order, reproducer.seed)
 
 
 def observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end: CommandEnd) -> ReplayedRun:
