@@ -209,7 +209,10 @@ class Evidence:
             numbers = set() if _is_program(guest, event) else self._reported_children(guest, where, event)
             return [from_child_end(where, guest, number, test) for number in sorted(numbers)]
         of_end = from_program_end if _is_program(guest, event) else from_child_end
-        return [of_end(where, guest, end.signal, test) for end in log.unrecorded_crashes({event.pid})]
+        return [
+            self._with_overtakes(of_end(where, guest, end.signal, test), where, guest, log, end.pid)
+            for end in log.unrecorded_crashes({event.pid})
+        ]
 
     def _reported_children(self, guest: Path, where: CellRecord, event: GuestEvent) -> set[int]:
         """The signals by which children of a server crashed that no emulator observes, according to its log.

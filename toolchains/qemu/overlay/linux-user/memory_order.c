@@ -16,8 +16,9 @@
  * sees nothing that its architecture forbids, and not everything that it allows: no load is executed late or early.
  *
  * A store to the thread's own stack rarely matters to others, and goes to memory at once if it may. After a store has
- * overtaken an older one, the thread sometimes pauses, for a time between 0.1 ms and the longest pause. Some threads do
- * so often and others never. Without pauses, other threads would hardly see the few instructions' time between the two.
+ * overtaken an older one, the thread sometimes pauses, until other threads have made some stores: few or very many. It
+ * waits no longer if they make none. At any time, some threads do so often and others never. Without pauses, other
+ * threads would hardly see the few instructions' time between the two.
  *
  * During a pause, the other threads' loads are watched. If a thread reads from the place of the store that overtook, and
  * then from that of an overtaken one a value that this has yet to change, the fault log names the three instructions.
@@ -50,8 +51,8 @@
 #pragma GCC diagnostic ignored "-Wsign-compare" /* as in plumbline.c */
 
 enum {
-    SLOTS = 64, NUDGE_MS = 5, OUT_OF = 100000, SHORTEST_PAUSE_US = 100, HOST_PAGE_BITS = 12, KNOWN_PAGES = 64,
-    KNOWN_PLACES = 1024, WATCHES = 4, PLACES_LOGGED = 64, EMPTY = 4096 /* loads while no store waits */
+    SLOTS = 64, NUDGE_MS = 5, OUT_OF = 100000, SHORTEST_PAUSE = 16, IDLE_US = 20000, HOST_PAGE_BITS = 12, KNOWN_PAGES = 64,
+    KNOWN_PLACES = 1024, SHORTEST_MOOD = 1 << 16, MOODS = 5, WATCHES = 4, PLACES_LOGGED = 64, EMPTY = 4096 /* loads while no store waits */
 };
 
 typedef struct WaitingStore {
@@ -79,6 +80,7 @@ struct PlumblineStores {
     int waiting; /* stores */
     int until_next; /* accesses until a store goes to memory */
     unsigned pauses; /* for every OUT_OF overtakes */
+    int until_mood; /* stores, until that number is drawn anew */
     unsigned mappings; /* `mappings` when the known pages became known */
     bool has_released; /* a release went to memory since the last fence of the host */
     bool is_pausing;
@@ -107,7 +109,7 @@ static uint64_t seed = 1;
 static uint64_t early_pc, late_pc;
 static QemuMutex watch_lock;
 static unsigned mappings; /* the number of system calls that took memory away */
-static uint64_t depth = 8, latest = 64, pauses = 2, longest_pause_us = 400000;
+static uint64_t depth = 8, latest = 64, pauses = 2, longest_pause = 1 << 22, longest_pause_us = 10000000;
 static __thread struct PlumblineStores stores;
 
 static bool set_number(const char *text, uint64_t most, uint64_t *number)
@@ -145,6 +147,7 @@ static bool set_word(const char *key, const char *value)
            (g_str_equal(key, "depth") && set_number(value, SLOTS, &depth) && depth) ||
            (g_str_equal(key, "latest") && set_number(value, 1000000, &latest) && latest) ||
            (g_str_equal(key, "pauses") && set_number(value, OUT_OF, &pauses)) ||
+           (g_str_equal(key, "longest-pause") && set_number(value, UINT32_MAX, &longest_pause)) ||
            (g_str_equal(key, "longest-pause-us") && set_number(value, 10000000, &longest_pause_us));
 }
 
@@ -158,8 +161,8 @@ void plumbline_set_memory_order(const char *model)
 
         if (!set_word(pair[0], pair[1])) {
             error_report("-memory-order: '%s' is none of stores=unordered|ordered, forwarding=yes|no, seed=NUMBER, "
-                         "depth=1..%d, latest=ACCESSES, pauses=0..%d, longest-pause-us=MICROSECONDS, early=PC, late=PC, "
-                         "without=RULE", *word, SLOTS, OUT_OF);
+                         "depth=1..%d, latest=ACCESSES, pauses=0..%d, longest-pause=STORES, longest-pause-us=MICROSECONDS, "
+                         "early=PC, late=PC, without=RULE", *word, SLOTS, OUT_OF);
             exit(EXIT_FAILURE);
         }
     }
@@ -383,29 +386,64 @@ static bool look(CPUState *cpu, uintptr_t at, int size, void *value, uintptr_t f
     return false;
 }
 
+/* What the stores of all threads did. The log gets it whenever the number has doubled, since processes may be killed. */
+static struct {
+    uint64_t stores, overtakes, pauses;
+} counts;
+
+/* How many stores of all threads have gone to memory. A thread that ends to execute code meanwhile may count twice. */
+static uint64_t stores_made(void)
+{
+    uint64_t made = qatomic_read(&counts.stores);
+    CPUState *cpu;
+
+    cpu_list_lock();
+    CPU_FOREACH(cpu) {
+        struct PlumblineStores *s = qatomic_read(&cpu->neg.plumbline_stores);
+
+        made += s ? qatomic_read(&s->written) : 0;
+    }
+    cpu_list_unlock();
+    return made;
+}
+
 /* From the shortest to the longest pause, each power of two as often as the others. Whoever needs the thread ends it. */
 static void pause_thread(CPUState *cpu, struct PlumblineStores *s, const WaitingStore *early, uint64_t overtaken)
 {
     int doublings = 0;
 
-    while (longest_pause_us >> (doublings + 1) >= SHORTEST_PAUSE_US) {
+    while (longest_pause >> (doublings + 1) >= SHORTEST_PAUSE) {
         doublings++;
     }
-    int64_t end = g_get_monotonic_time() + (longest_pause_us >> draw(s, doublings + 1));
+    int64_t now = g_get_monotonic_time(), end = now + longest_pause_us, idle_since = now;
+    uint64_t made = stores_made(), enough = made + (longest_pause >> draw(s, doublings + 1));
     struct Watch *w = plumbline_has_fault_log() ? begin_watch(cpu, s, early, overtaken) : NULL;
 
     s->pauses_made++;
     s->is_pausing = true;
-    for (int64_t left; (left = end - g_get_monotonic_time()) > 0 && !qatomic_read(&cpu->exit_request);) {
-        struct timespec step = { .tv_nsec = MIN(left, 1000) * 1000 };
+    while (now < end && now - idle_since < IDLE_US && made < enough && !qatomic_read(&cpu->exit_request)) {
+        struct timespec step = { .tv_nsec = MIN(end - now, 1000) * 1000 };
+        uint64_t before = made;
 
         if (w) {
             watch_loads(cpu);
         }
         nanosleep(&step, NULL);
+        now = g_get_monotonic_time();
+        made = MAX(made, stores_made());
+        idle_since = made > before ? now : idle_since;
     }
     s->is_pausing = false;
     end_watch(w);
+}
+
+/* How often the thread pauses from now on. */
+static void draw_mood(struct PlumblineStores *s)
+{
+    static const unsigned factors[] = { 0, 1, 10 };
+
+    s->pauses = MIN(pauses * factors[draw(s, ARRAY_SIZE(factors))], OUT_OF);
+    s->until_mood = SHORTEST_MOOD << draw(s, MOODS);
 }
 
 /* A store goes to memory: it has no blockers. */
@@ -430,6 +468,9 @@ static void write_slot(CPUState *cpu, struct PlumblineStores *s, int i)
         s->ready |= other->blockers ? 0 : left & -left;
     }
     qatomic_set(&s->written, s->written + 1);
+    if (--s->until_mood <= 0) {
+        draw_mood(s);
+    }
     if (overtaken) {
         s->overtakes++;
         if (s->pauses && !store->is_private && draw(s, OUT_OF) < s->pauses) {
@@ -460,11 +501,6 @@ void plumbline_write_stores(CPUState *cpu)
         write_all(cpu, cpu->neg.plumbline_stores);
     }
 }
-
-/* What the stores of all threads did. The log gets it whenever the number has doubled, since processes may be killed. */
-static struct {
-    uint64_t stores, overtakes, pauses;
-} counts;
 
 static void add_counts(struct PlumblineStores *s)
 {
@@ -542,8 +578,6 @@ static void start_nudging(void)
 
 static void begin_thread(CPUState *cpu)
 {
-    static const unsigned factors[] = { 0, 1, 10 };
-
     start_nudging();
     /* SplitMix64 (Steele, Lea, Flood 2014), so that neighbouring seeds and threads differ. */
     uint64_t mixed = (seed * 65536 + cpu->cpu_index + 1) * 0x9e3779b97f4a7c15ull;
@@ -552,7 +586,7 @@ static void begin_thread(CPUState *cpu)
     mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebull;
     mixed ^= mixed >> 31;
     stores.random = mixed + !mixed;
-    stores.pauses = MIN(pauses * factors[draw(&stores, ARRAY_SIZE(factors))], OUT_OF);
+    draw_mood(&stores);
 }
 
 void plumbline_enter_code(CPUState *cpu)
