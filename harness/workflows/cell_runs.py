@@ -144,7 +144,7 @@ class CellRuns:
     def _repeated(
         self, spec: CellSpec, folder_of: Callable[[int], Path], times: int, *, after: int = 0
     ) -> list[HostRun]:
-        """The runs of some of a cell's tests, up to the first without a result. `after`: how many the cell had before."""
+        """The runs of some tests, up to the first without a result. `after`: how many the cell had before."""
         ended: list[HostRun] = []
         while len(ended) < times and not any(one.problem for one in ended):
             folder = folder_of(after + len(ended) + 1)
