@@ -14,8 +14,7 @@ from harness.core.model import CANARY_SUITE
 from harness.isa import rules
 from harness.judge import misaligned_blocks
 from harness.judge.causality import Evidence
-from harness.judge.in_order import InOrder
-from harness.judge.second_opinion import SecondOpinion, with_ends_beside
+from harness.judge.second_opinion import InOrder, SecondOpinion, with_ends_beside
 from harness.judge.sightings.failures import from_failed_build
 from harness.judge.sightings.sighting import name_of
 from harness.judge.verdict import CellOutcome
@@ -119,7 +118,7 @@ def _in_order(sightings: list[Sighting], tests: list[TestEvent], opinion: InOrde
         if which == "late":
             doubts.append(f"{one.test} did not end in time while stores waited, and did in order: it may only be slow")
         else:
-            kept.append(msgspec.structs.replace(one, reordered=which == "order"))
+            kept.append(msgspec.structs.replace(one, reordered=which == "reordered"))
     return kept, doubts
 
 

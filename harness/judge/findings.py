@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 ORDER = "order"
-"""The kind of a finding that a machine shows only while stores wait (harness.judge.in_order)."""
+"""The kind of a finding that a machine shows only while stores wait (harness.judge.second_opinion)."""
 
 
 class Judgement(Record, frozen=True):

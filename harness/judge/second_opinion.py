@@ -13,6 +13,10 @@ other values, it has also run behind the tests that precede it, and these runs d
 
 A misaligned access, a detector's report and a fault whose function is not on the stack in the host's crash report stay
 `machine`. So does everything if a run on the host has no complete evidence.
+
+In a run with another memory order, a second question is what the same tests did in the host's order
+(CellRecord.ordered). A failure is blamed on memory order only if none of several such runs shows it. A time limit that
+expires proves nothing: the emulator is slower while stores wait.
 """
 
 from __future__ import annotations
@@ -224,3 +228,48 @@ def is_same_failure(test: TestEvent, other: TestEvent) -> bool:
 def _difference_of(test: TestEvent) -> tuple[str, str]:
     """The part of a file or reply that a failure is about."""
     return (test.difference.where, test.difference.record) if test.difference is not None else ("", "")
+
+
+OrderClass = Literal["reordered", "usual", "late", ""]
+"""reordered: no run in order shows it. usual: one does. late: none does, but it is a time limit that expired. Empty: there
+is no answer.
+"""
+
+
+class InOrder:
+    """What the same machine did in order, in the tests that failed in a cell."""
+
+    def __init__(self, cell: Path, run: RunRecord, record: CellRecord) -> None:
+        self.problem = next((one.problem for one in record.ordered if one.problem), "")
+        """Why there is no answer although a test failed; empty if there is one, or none was asked for."""
+        self._ran: list[dict[str, TestEvent]] = []
+        self._shown: list[set[tuple[str, str]]] = []
+        for number, each in enumerate(record.ordered if not self.problem else [], start=1):
+            folder = run_folder.ordered_folder(cell, number)
+            recorded = event_log.read(folder / event_log.NAME)
+            evidence = Evidence(folder, run, record, recorded.events)
+            self._shown.append({(one.test, one.identity) for one in evidence.sightings()})
+            doubts = [*recorded.doubts, *evidence_seal.doubts(folder, each.seal), *evidence.doubts]
+            self.problem = self.problem or next(iter(doubts), "")
+            self._ran.append(
+                {
+                    event.name: event
+                    for event in recorded.events
+                    if isinstance(event, cell_events.TestEvent) and event.outcome != "skipped"
+                }
+            )
+
+    def class_of(self, one: Sighting, test: TestEvent | None) -> OrderClass:
+        """The class of a sighting. `test`: the failed test that showed it."""
+        if not self._ran or self.problem or test is None:
+            return ""
+        results = [ran[test.name] for ran in self._ran if test.name in ran]
+        if len(results) < len(self._ran):
+            return ""
+        if one.detector == "suite":
+            shown = any(is_same_failure(test, result) for result in results)
+        else:
+            shown = any((one.test, one.identity) in each for each in self._shown)
+        if shown:
+            return "usual"
+        return "late" if one.kind == "hang" or has_time_limit(test.message) else "reordered"

@@ -11,6 +11,7 @@ from harness.core.byte_diff import described
 from harness.core.finding import place_in_file
 from harness.core.model import Record, level_text
 from harness.core.untrusted_text import visible
+from harness.judge.findings import ORDER
 from harness.report.finding import SUSPECTS_ARE, VALUES_ARE, comparison_rows, frame_in_tree, place_of
 from harness.report.formats.markdown import as_code, as_text
 from harness.report.markdown_table import table
@@ -31,7 +32,7 @@ WHY = {
     "out-of-bounds": "The access lies outside the block that the allocator returned (C11, 6.5.6, paragraph 8).",
     "undefined-": "C leaves the behaviour undefined, and compilers assume that the case does not occur (C11, 3.4.3).",
     "assertion": "One of the server's own assertions failed, which ends the server.",
-    "order": (
+    ORDER: (
         "It happened while stores became visible to other threads in an order that the architecture allows, and in "
         "none of the runs of the same tests in program order. A release store, a fence or a lock is probably missing."
     ),

@@ -227,7 +227,7 @@ def _code_lines(finding: Finding, *, whole: bool) -> list[str]:
         if place is not None
         else f"    origin       {finding.origin}"
     ]
-    lines += [f"    {'' if number else 'order':<12} {text}" for number, text in enumerate(seen_early(finding))]
+    lines += [f"    {'' if number else 'reordered':<12} {text}" for number, text in enumerate(seen_early(finding))]
     listed = suspect_lines(finding.suspects if whole else finding.suspects[:SHOWN_SUSPECTS])
     lines += [f"    {'' if number else 'suspects':<12} {text}" for number, text in enumerate(listed)]
     parted = comparison_lines(finding.comparison)

@@ -2,7 +2,7 @@
 
 An audit follows a cell that an access has killed. The failed tests of a cell run again on the native build, several
 times: what the host does as well is no fault of the target (harness.judge.second_opinion). In a run with
-`--memory-order weak` they also run again on the target in the host's order (harness.judge.in_order).
+`--memory-order weak` they also run again on the target in the host's order (harness.judge.second_opinion).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     blocks: str = ""
     """`4 mod 8`: where the server's allocator puts every block, if that explains the access; else empty."""
     reordered: bool = False
-    """Whether it happens only while stores wait: see harness.judge.in_order."""
+    """Whether it happens only while stores wait: see harness.judge.second_opinion."""
     overtakes: tuple[str, ...] = ()
     """Stores of the process that another thread saw in another order (harness.judge.sightings.overtakes)."""
     cell: str = ""
