@@ -231,8 +231,8 @@ def _difference_of(test: TestEvent) -> tuple[str, str]:
 
 
 OrderClass = Literal["reordered", "usual", "late", ""]
-"""reordered: no run in order shows it. usual: one does. late: none does, but it is a time limit that expired. Empty: there
-is no answer.
+"""reordered: no run in order shows it. usual: one does. late: none does, but it is a time limit that expired. Empty:
+there is no answer.
 """
 
 

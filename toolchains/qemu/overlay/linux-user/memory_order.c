@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Plumbline's change to user-mode QEMU that shows a program the weak order of memory accesses of its own machine, on a
  * host with a stronger one.
@@ -27,8 +28,6 @@
  *
  * On x86-64, translated code performs most accesses itself (tcg/i386/tcg-target.c.inc). It calls for loads from places
  * that have marks, for one load of several, so that stores do not wait for ever, and for stores outside the window.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 #include "qemu/osdep.h"
 #include "qemu/cutils.h"
