@@ -90,9 +90,9 @@ class Guest:
         self.execution: ProcessBlocks | None = None
         """Records which blocks it executes; None if that is not requested."""
         self.evidence = ServerEvidence(folder, runner.target.emulator.detector)
-        self.access = RecordedAccess(deadline_seconds=self.deadline_seconds)
         self.waits = Waits()
         """What the cell's tests have awaited in vain."""
+        self.access = RecordedAccess(deadline_seconds=lambda: self.deadline_seconds)
         self.ended: ServerEnd | None = None
         """How it ended; None while it runs."""
         self.edges: EdgeCoverage | None = None
@@ -147,8 +147,8 @@ class Guest:
 
     @property
     def deadline_seconds(self) -> float:
-        """Time limit for a reply on this target."""
-        return self.runner.target.whole_deadline_seconds(REPLY_SECONDS)
+        """Time limit for a reply on this target. If the server hung in tests before, it is a fraction of the usual."""
+        return self.waits.reply_limit(self.runner.target.whole_deadline_seconds(REPLY_SECONDS))
 
     @property
     def probe_seconds(self) -> float:

@@ -12,6 +12,7 @@ from harness.record.proxy.recorder import Recorder
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
     from harness.core.sockets import Address
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 class RecordedAccess:
     """The recorded ways to one server. There are none before `open`."""
 
-    def __init__(self, *, deadline_seconds: float) -> None:
-        """`deadline_seconds`: that of a client's operations, unless it has another."""
+    def __init__(self, *, deadline_seconds: Callable[[], float]) -> None:
+        """`deadline_seconds` returns that of a client's operations, unless the client has another."""
         self._deadline_seconds = deadline_seconds
         self._server: Address | None = None
         self._recorder: Recorder | None = None
@@ -30,7 +31,7 @@ class RecordedAccess:
         """Open the recording proxy in front of a server, at a socket's path. So many `monitors` hear every command."""
         self._server, self._recorder = server, Recorder(server, path)
         if monitors:
-            self._monitors = Monitors(server, monitors, deadline_seconds=self._deadline_seconds)
+            self._monitors = Monitors(server, monitors, deadline_seconds=self._deadline_seconds())
 
     def close_monitors(self) -> None:
         """End the clients that receive every command, for which a stopping server would wait."""
@@ -83,7 +84,7 @@ class RecordedAccess:
 
         Its operations have this deadline, or that of a reply.
         """
-        return self._opened.connection(deadline_seconds=deadline_seconds or self._deadline_seconds)
+        return self._opened.connection(deadline_seconds=deadline_seconds or self._deadline_seconds())
 
     def client(self, *, deadline_seconds: float | None = None) -> Client:
         """A client on such a connection."""

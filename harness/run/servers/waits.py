@@ -2,7 +2,8 @@
 
 A tree whose replication link never comes up would cost each test of replication its whole time limit. After two tests
 have waited in vain for the same state, the others wait for a fraction of the limit. If the state does not come about in
-that time either, they are blocked: nobody knows whether they would have passed.
+that time either, they are blocked: nobody knows whether they would have passed. So it is with the reply to a command at
+which the server hung in two tests: all further replies have a fraction of their time.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ ENOUGH = 2
 FRACTION = 0.1
 """The part of its time limit that a blocked test waits: the state may still come about, for example with other options.
 """
+LEAST_SECONDS = 1.0
+"""The shortest time limit of a reply."""
+_REPLY = "a reply to "
 
 
 class BlockedError(Exception):
@@ -57,6 +61,20 @@ class Waits:
         if test and test not in (tests := self._in_vain.setdefault(what, [])):
             tests.append(test)
         return TimeoutError(f"{WAITED} {what}{detail}")
+
+    def hung(self, command: str) -> None:
+        """Record that the server did not reply to a command in the present test."""
+        self.expired(f"{_REPLY}{command}")
+
+    def reply_limit(self, seconds: float) -> float:
+        """How long to wait for a reply whose time limit is that many seconds."""
+        return max(seconds * FRACTION, LEAST_SECONDS) if self.late_reply() is not None else seconds
+
+    def late_reply(self) -> BlockedError | None:
+        """Why a reply that does not come in the present test says nothing; None if it does."""
+        hanging = (what for what in self._in_vain if what.startswith(_REPLY) and self._blockers(what))
+        what = next(hanging, "")
+        return BlockedError(what, tuple(self._blockers(what))) if what else None
 
     def _blockers(self, what: str) -> list[str]:
         """The tests by whose failures the present one is blocked; empty if it is not."""

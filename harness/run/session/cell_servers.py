@@ -17,6 +17,7 @@ from harness.core.target_model import ORACLE
 from harness.record import cell_events, fault_log, run_folder
 from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest, server_of
 from harness.run.server_process import StartError
+from harness.run.servers.endings import ServerEnd
 from harness.run.servers.probes import REPLY_SECONDS, addresses_of_values, answers_ping, processed_commands
 from harness.run.servers.waits import WAITED, Waits
 from harness.run.vm.guest import VirtualMachine
@@ -199,12 +200,24 @@ class CellServers:
         if fatal and not crashing and guest.alive() and self._serves(guest):
             # It handles the signal, and continues.
             self._survivor, fatal = guest, False
-        if guest.alive() and (fatal or crashing or self._hangs(guest, message)):
+        silent = guest.alive() and not (fatal or crashing) and self._hangs(guest, message)
+        if silent or (guest.alive() and (fatal or crashing)):
             guest.hung()
         kept = keep_transcript(guest)
+        if silent and guest.ended is not None and guest.ended.how == "hang":
+            self._count_hang(guest, kept[0])
         if not guest.alive():
             self.retire()
         return kept
+
+    def _count_hang(self, guest: Guest, unanswered: list[str]) -> None:
+        """Remember the command at which a server hung, or that the present test gave it too little time to say so."""
+        late = self._waits.late_reply()
+        if late is not None:
+            guest.ended = ServerEnd("stopped", "it was not given the usual time to reply")
+            self._current.blockers, self._current.doubt = late.blockers, str(late)
+        elif unanswered and unanswered[0].split():
+            self._waits.hung(unanswered[0].split()[0].upper())
 
     def _serves(self, guest: Guest) -> bool:
         return answers_ping(guest.upstream, deadline_seconds=guest.probe_seconds)

@@ -14,6 +14,7 @@ import pytest
 
 from harness.core.errors import ExitCode
 from tests.end_to_end.support import machines
+from tests.end_to_end.support.changed_checkouts import edit
 from tests.end_to_end.support.plumb_runs import (
     GONE_SECONDS,
     PLUMB,
@@ -188,3 +189,20 @@ def test_signals_that_the_caller_ignores_or_blocks_change_nothing(tmp_path: Path
     finished = run(*words, "--run", tmp_path / "run", program=[sys.executable, "-c", IGNORING, state, *PLUMB])
     assert finished.returncode == ExitCode.PASS, finished.stderr[-2000:]
     assert document(finished)["verdict"] == "PASS"
+
+
+@pytest.mark.slow(instead="tests/unit/run/test_waits.py")
+def test_a_server_that_hangs_at_one_command_is_waited_for_in_two_tests(tmp_path: Path) -> None:
+    """A tree whose BITCOUNT hangs on 32 bits kept one target for twenty minutes, with idle processors."""
+    tree = tmp_path / "my-redis"
+    shutil.copytree(machines.release("redis-7.0.15"), tree)
+    count = "        addReplyLongLong(c,count);"
+    edit(tree / "src" / "bitops.c", count, f"        while (sizeof(long) == 4 && count == 3) sleep(1);\n{count}")
+    words = ("--server", tree, "--suite", "bitops", "--test", "bitcount", "--target", "armv5")
+    finished = run("check", *words, "--json", "--run", tmp_path / "run")
+    assert finished.returncode == ExitCode.FINDINGS, finished.stderr
+    (hang,) = document(finished)["findings"]
+    assert (hang["kind"], sum(witness["count"] for witness in hang["witnesses"])) == ("hang", 2)
+    (cell,) = (cell for cell in document(finished)["cells"] if cell["suite"] == "bitops")
+    # The test sends it before, and the server answers both at once.
+    assert "3 blocked tests: timed out waiting for a reply to SET, for which" in cell["reason"]

@@ -59,6 +59,22 @@ def test_a_test_that_waits_again_and_a_wait_for_something_else_are_not_blocked()
     assert isinstance(tests.wait("first"), TimeoutError)
 
 
+def test_servers_that_hung_in_two_tests_at_one_command_leave_others_a_fraction_of_the_time() -> None:
+    tests = Running()
+    for name, command in (("first", "SET"), ("second", "GET"), ("first", "SET")):
+        tests.name = name
+        tests.waits.hung(command)
+    tests.name = "third"
+    assert (tests.waits.reply_limit(75.0), tests.waits.late_reply()) == (75.0, None)
+    tests.waits.hung("SET")
+    assert tests.waits.reply_limit(75.0) == 75.0, "its own hang blocks no test"
+    tests.name = "fourth"
+    assert (tests.waits.reply_limit(75.0), tests.waits.reply_limit(5.0)) == (75.0 * FRACTION, 1.0)
+    late = tests.waits.late_reply()
+    assert late is not None
+    assert str(late) == "timed out waiting for a reply to SET, for which first and third waited in vain"
+
+
 def test_without_a_test_nothing_is_blocked() -> None:
     waits = Waits()
     assert [type(waits.expired(STATE)) for _ in range(4)] == [TimeoutError] * 4
