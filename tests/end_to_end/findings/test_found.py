@@ -20,6 +20,7 @@ BUG = "redis-3.2-bit-operations"
 HAS, LACKS = "redis-3.2.6", "redis-7.0.15"
 
 
+@pytest.mark.slow(instead="tests/tools/test_found.py; test_a_finding_is_reproduced_and_gone_where_it_was_fixed")
 def test_a_release_with_a_bug_shows_it_and_one_without_is_silent(tmp_path: Path) -> None:
     bug = bugs.read_bugs()[BUG]
     assert HAS in bug.has

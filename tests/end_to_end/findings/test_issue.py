@@ -26,9 +26,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow(
-    instead="tests/unit/report/test_issue.py; test_the_fewest_commands_are_a_stream_that_reproduces_the_bug"
-)
+@pytest.mark.slow(instead="tests/unit/report/test_issue.py")
 def test_a_bug_report_has_the_fewest_commands_and_the_releases(checked: Path) -> None:
     words = ("report", checked, BITPOS, "--format", "issue", "--ask", "redis-3.2.6", "--ask", "redis-7.0.15")
     finished = run(*words, program=PLUMB)
@@ -46,6 +44,12 @@ def test_a_bug_report_has_the_fewest_commands_and_the_releases(checked: Path) ->
     assert commands[-1].startswith("BITPOS ")
 
 
+@pytest.mark.slow(
+    instead=(
+        "tests/unit/report/test_issue.py; tests/suites/test_fuzz.py, for shortened streams; "
+        "test_a_finding_is_reproduced_and_gone_where_it_was_fixed"
+    )
+)
 def test_the_fewest_commands_are_a_stream_that_reproduces_the_bug(checked: Path, tmp_path: Path) -> None:
     stream = tmp_path / "bug.stream"
     reproducer = checked / "reproducers" / f"{BITPOS}.json"
@@ -57,6 +61,7 @@ def test_the_fewest_commands_are_a_stream_that_reproduces_the_bug(checked: Path,
         assert again.returncode == expected, again.stdout
 
 
+@pytest.mark.slow(instead="tests/unit/report/test_issue.py; tests/unit/cli/test_hints.py")
 def test_wrong_requests_are_refused_with_advice(checked: Path) -> None:
     for words, error in (
         (("--format", "issue"), "a bug report is about one finding"),

@@ -82,6 +82,9 @@ def test_plumblines_job_is_valid_in_their_workflow_file(tmp_path: Path, name: st
     assert 'input "retention" is not defined' in complaint
 
 
+@pytest.mark.slow(
+    instead="test_the_action_checks_what_a_pull_request_changes; test_plumblines_job_is_valid_in_their_workflow_file"
+)
 @pytest.mark.parametrize("name", [RELEASES[0], *map(machines.beyond, RELEASES[1:])])
 def test_a_pull_request_that_changes_only_documents_passes_after_the_plan(tmp_path: Path, name: str) -> None:
     top = checkout(their_tree(name, tmp_path / "theirs"))

@@ -57,6 +57,7 @@ def test_the_wheels_emulators_pass_the_self_test_and_the_report_has_their_digest
     assert packed == {f"qemu-{qemu}": sha256_of(programs[qemu]) for qemu in TARGETS.values()}
 
 
+@pytest.mark.slow(instead="tests/unit/build/test_emulator_wheel.py")
 def test_a_wheel_of_other_sources_is_not_used(tmp_path: Path, installed: Installation) -> None:
     path = installed.packages / PACKAGE / IDENTITY
     identity = path.read_text("utf-8")
@@ -70,6 +71,7 @@ def test_a_wheel_of_other_sources_is_not_used(tmp_path: Path, installed: Install
     assert re.search(r"the source of qemu\S* is not in the cache", ended.stderr)
 
 
+@pytest.mark.slow(instead="tests/unit/build/test_emulator_wheel.py")
 def test_the_wheels_tag_names_the_c_library_that_the_programs_require(
     installed: Installation, programs: dict[str, Path]
 ) -> None:

@@ -22,6 +22,12 @@ from tests.support import fakes
 pytestmark = pytest.mark.end_to_end
 
 
+@pytest.mark.slow(
+    instead=(
+        "test_a_missing_byte_swap_fails_a_self_test_only_on_a_big_endian_target_and_is_replayed; "
+        "tests/suites/test_rdb.py; tests/unit/core/test_byte_diff.py"
+    )
+)
 def test_a_time_in_the_wrong_byte_order_is_located_reproduced_and_absent_on_a_correct_target() -> None:
     planted = mutations.mutations()["rdb-expiry-byte-order"]
     row = campaign.mutate(quiet_workbench(), planted, targets=["sparc64"])
@@ -40,7 +46,7 @@ def test_a_time_in_the_wrong_byte_order_is_located_reproduced_and_absent_on_a_co
     assert run(*words, "--server", planted.server, program=PLUMB).returncode == ExitCode.PASS
 
 
-@pytest.mark.slow(instead="test_a_time_in_the_wrong_byte_order_is_located_reproduced_and_absent_on_a_correct_target")
+@pytest.mark.slow(instead="tests/suites/test_rdb.py; tests/unit/core/test_byte_diff.py")
 def test_a_wrongly_loaded_value_is_reproduced_with_its_file() -> None:
     planted = mutations.mutations()["rdb-integer-signedness"]
     row = campaign.mutate(quiet_workbench(), planted, targets=["aarch64"])

@@ -36,7 +36,7 @@ def small_streams(folder: Path) -> list[tuple[Path, Stream]]:
     instead=(
         "tests/suites/test_fuzz.py, for streams and how they are shortened; "
         "test_the_same_seed_gives_the_same_run_and_a_different_seed_does_not; "
-        "test_the_fewest_commands_are_a_stream_that_reproduces_the_bug"
+        "test_a_finding_is_reproduced_and_gone_where_it_was_fixed"
     )
 )
 def test_redis_3_2_6_dies_of_few_commands_that_can_be_replayed(tmp_path: Path) -> None:

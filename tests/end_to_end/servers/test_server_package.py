@@ -32,6 +32,12 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
     return folder, document(finished)
 
 
+@pytest.mark.slow(
+    instead=(
+        "tests/unit/build/test_server_package.py; "
+        "test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_reproduces_it"
+    )
+)
 def test_a_bug_of_the_release_is_found_in_the_installed_package(checked: tuple[Path, dict[str, Any]]) -> None:
     _, judgement = checked
     (found,) = judgement["findings"]
@@ -39,6 +45,7 @@ def test_a_bug_of_the_release_is_found_in_the_installed_package(checked: tuple[P
     assert found["known"].startswith("Lua's struct library")
 
 
+@pytest.mark.slow(instead="tests/unit/build/test_server_package.py")
 def test_the_run_names_the_packages_version_and_compares_it_with_the_hosts_package(
     checked: tuple[Path, dict[str, Any]],
 ) -> None:
@@ -56,9 +63,7 @@ def test_the_run_names_the_packages_version_and_compares_it_with_the_hosts_packa
         assert all(len(value) == 64 for value in hashes.values())
 
 
-@pytest.mark.slow(
-    instead="test_a_bug_of_the_release_is_found_in_the_installed_package; tests/unit/build/test_server_package.py"
-)
+@pytest.mark.slow(instead="tests/unit/build/test_server_package.py")
 def test_a_reproducer_starts_the_same_package(checked: tuple[Path, dict[str, Any]]) -> None:
     (reproducer,) = (checked[0] / "reproducers").glob("*.json")
     finished = run("replay", reproducer)
@@ -67,7 +72,7 @@ def test_a_reproducer_starts_the_same_package(checked: tuple[Path, dict[str, Any
     assert run("replay", reproducer, "--offline").returncode == ExitCode.FINDINGS
 
 
-@pytest.mark.slow(instead="test_a_bug_of_the_release_is_found_in_the_installed_package")
+@pytest.mark.slow(instead="tests/unit/build/test_server_package.py")
 def test_the_c_library_has_lines_and_the_stack_continues_into_the_server(tmp_path: Path) -> None:
     """Debian's ARM libc has no unwind table for its frames. The lines and the table come from libc6-dbg."""
     service = ["--environment", "debian-service", "--suite", "persistence", "--test", "synchronised_meanwhile"]
@@ -87,7 +92,7 @@ def test_the_c_library_has_lines_and_the_stack_continues_into_the_server(tmp_pat
     )
 
 
-@pytest.mark.slow(instead="test_a_bug_of_the_release_is_found_in_the_installed_package")
+@pytest.mark.slow(instead="tests/unit/build/test_server_package.py")
 def test_an_allocators_build_options_are_no_difference_between_machines(tmp_path: Path) -> None:
     """Debian compiles libjemalloc2 with different options per architecture, and MEMORY MALLOC-STATS prints them."""
     affairs = ["--suite", "limits", "--test", "the server's own affairs"]
