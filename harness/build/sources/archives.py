@@ -6,6 +6,7 @@ machine's own configuration names the registries' hosts: no address is written h
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import re
@@ -13,6 +14,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -211,6 +213,17 @@ def _from_pypi(place: ArchivePlace, into: Path) -> Path:
     return file
 
 
+_OF_NAMES = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EINVAL}
+
+
+def is_archives_fault(error: Exception) -> bool:
+    """Whether an exception from unpacking says that the archive is damaged or hostile: not that the disk is full."""
+    if isinstance(error, OSError) and not isinstance(error, tarfile.TarError):
+        # An error that no system call reports is of the compressed stream.
+        return error.errno in {None, *_OF_NAMES}
+    return isinstance(error, tarfile.TarError | EOFError | KeyError | RecursionError | ValueError | zlib.error)
+
+
 def extract(archive: Path, into: Path, folder: str, *, left_out: Sequence[str] = ()) -> None:
     """Unpack the contents of the archive's single top folder (or `folder` in it). No file can be written outside of
     `into`.
@@ -239,7 +252,9 @@ def extract(archive: Path, into: Path, folder: str, *, left_out: Sequence[str] =
                     found = True
                     _confine(member, into)
                     tar.extract(member, into)
-    except tarfile.TarError as error:
+    except Exception as error:
+        if not is_archives_fault(error):
+            raise
         raise InfrastructureError("the archive cannot be unpacked", where=str(archive), because=str(error)) from error
     if not found:
         raise InfrastructureError(f"the archive has no folder '{folder or '*'}'", where=str(archive))

@@ -11,6 +11,7 @@ import stat
 import tarfile
 from typing import TYPE_CHECKING
 
+from harness.build.sources.archives import is_archives_fault
 from harness.core.errors import InconclusiveError
 from harness.core.processes import process
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 LARGEST_BYTES = 4 << 30
 """The most that an archive may unpack to. A run folder of upstream's tests has some hundred megabytes."""
+DEEPEST = 100
+"""The most folders that a name may have."""
 
 
 def digest_of_archive(content: bytes) -> str:
@@ -71,6 +74,15 @@ def _extract(archive: tarfile.TarFile, members: list[tarfile.TarInfo], into: Pat
         archive.extract(member, into)
 
 
+def _refuse_unusual(members: list[tarfile.TarInfo], into: Path) -> None:
+    """Raise InconclusiveError for an archive that no run folder and no source tree needs."""
+    if sum(member.size for member in members) > LARGEST_BYTES:
+        raise InconclusiveError("an archive is too large", where=str(into))
+    if deep := next((one.name for one in members if one.name.count("/") > DEEPEST), ""):
+        # Whatever walks through folders would call itself too often.
+        raise InconclusiveError("an archive has too deep folders", where=str(into), because=deep[:80])
+
+
 def unpack(content: bytes, digest: str, into: Path) -> None:
     """Unpack an archive into a new folder, which appears whole.
 
@@ -86,12 +98,13 @@ def unpack(content: bytes, digest: str, into: Path) -> None:
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
             members = archive.getmembers()
-            if sum(member.size for member in members) > LARGEST_BYTES:
-                raise InconclusiveError("an archive is too large", where=str(into))
+            _refuse_unusual(members, into)
             _extract(archive, members, unfinished)
         process.refuse_after_stop()
         unfinished.rename(into)
-    except tarfile.TarError as error:
+    except Exception as error:
+        if not is_archives_fault(error):
+            raise
         raise InconclusiveError("an archive cannot be unpacked", where=str(into), because=str(error)) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

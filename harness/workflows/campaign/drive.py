@@ -39,6 +39,8 @@ TICK_SECONDS = 0.2
 UNSEEN_SECONDS = 5.0
 CONNECT_SECONDS = 20.0
 GATHER_SECONDS = 60.0
+ANSWER_SECONDS = 600.0
+"""How much longer than a job's deadline, which its worker watches, a worker may have it."""
 
 
 class _SchedulerLostError(Exception):
@@ -86,6 +88,8 @@ class Drive:
         )
         self._unseen: dict[str, float] = {}
         """Job that was given and that no worker has → since when."""
+        self._running: dict[str, float] = {}
+        """Job that a worker has → since when."""
         self.seconds_of_cells = 0.0
 
     def state(self) -> str:
@@ -236,7 +240,7 @@ class Drive:
             self._lose(job, f"{type(error).__name__}: {error}")
             return
         try:
-            described, content = future.result(timeout=GATHER_SECONDS)
+            answer = future.result(timeout=GATHER_SECONDS)
         except TimeoutError:
             # The worker that had it is gone: the engine does the job again.
             self._given[name] = future
@@ -244,11 +248,18 @@ class Drive:
         except Exception as error:  # noqa: BLE001 - whatever the engine raises here says nothing about the job
             self._lose(job, f"{type(error).__name__}: {error}")
             return
-        self._receive(job, described, content)
+        self._receive(job, answer, future)
 
-    def _receive(self, job: CampaignJob, described: bytes, content: bytes) -> None:
+    def _receive(self, job: CampaignJob, answer: object, future: Future[Any]) -> None:
         self._workers.note_work()
-        report = json_codec.decode(described, JobReport)
+        try:
+            described, content = answer  # type: ignore[misc]
+            report = json_codec.decode(described, JobReport)
+            content = memoryview(content).tobytes()
+        except (TypeError, ValueError, RecursionError) as error:
+            # A worker may return anything. msgspec's errors are ValueErrors.
+            self._blame(job, self._workers.holder_of(future), f"its answer is no result: {error}")
+            return
         if report.problem:
             self._jobs.note_failure(job, report, len(self._workers))
             return
@@ -267,6 +278,11 @@ class Drive:
         self._jobs.note_result()
         self.seconds_of_cells += report.seconds
 
+    def _blame(self, job: CampaignJob, worker: str, why: str) -> None:
+        """A worker did not do its job. Another one tries, if there is one."""
+        report = JobReport(key=job.key, worker=worker, exit_code=ExitCode.INFRASTRUCTURE, seconds=0, problem=why)
+        self._jobs.note_failure(job, report, len(self._workers))
+
     def _lose(self, job: CampaignJob, why: str) -> None:
         self._workers.note_work()
         self._jobs.note_loss(job, why)
@@ -278,6 +294,7 @@ class Drive:
             return
         self._write_state()
         self._give_unseen_again(running)
+        self._take_from_silent(running)
         if self._given:
             self._workers.note_work()
         else:
@@ -297,6 +314,18 @@ class Drive:
                 future = self._given.pop(name)
                 future.cancel()
                 self._jobs.give_back(self.folder.jobs[name])
+
+    def _take_from_silent(self, running: set[str]) -> None:
+        """Give the jobs of workers that do not answer to others. A worker itself ends a job at its deadline."""
+        now = time.monotonic()
+        self._running = {name: self._running.get(name, now) for name in running & self._given.keys()}
+        for name, since in list(self._running.items()):
+            job = self.folder.jobs[name]
+            if now - since > job.deadline_seconds + ANSWER_SECONDS:
+                worker = self._workers.running(name)
+                future = self._given.pop(name)
+                future.cancel()
+                self._blame(job, worker, f"no answer within {now - since:.0f} s")
 
     def _write_state(self) -> None:
         self.folder.write_state(

@@ -38,7 +38,7 @@ def check_run(folder: Path, job: CampaignJob) -> None:
         stored_run.refuse_ways_out(folder)
         record = run_folder.read_run(folder)
         judged = json_codec.decode((folder / "findings.json").read_bytes(), Judgement)
-    except (PlumblineError, OSError, msgspec.DecodeError) as error:
+    except (PlumblineError, OSError, RecursionError, msgspec.DecodeError) as error:
         raise InconclusiveError("a result is damaged", where=job.name, because=str(error)) from error
     wanted = {(cell.target, cell.suite) for cell in job.cells}
     has = {(cell.target, cell.suite) for cell in judged.cells}
@@ -60,8 +60,10 @@ def check_run(folder: Path, job: CampaignJob) -> None:
                 raise InconclusiveError("a result's evidence is damaged", where=where, because="; ".join(doubts))
     try:
         found = contradictions(folder, judged, job.known, teller="worker", without=(LEARNED,))
-    except PlumblineError as error:
-        raise InconclusiveError("a result cannot be judged", where=job.name, because=str(error)) from error
+    except Exception as error:
+        # Whatever a worker's files do to the judge says something about them, and must not end the campaign.
+        why = str(error) if isinstance(error, PlumblineError) else f"{type(error).__name__}: {error}"
+        raise InconclusiveError("a result cannot be judged", where=job.name, because=why) from error
     if found:
         raise InconclusiveError("a result contradicts its evidence", where=job.name, because="; ".join(found))
 

@@ -5,7 +5,7 @@ for one.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import InfrastructureError
 from harness.workflows.campaign.campaign_folder import WorkerState
@@ -14,7 +14,7 @@ from harness.workflows.campaign.version import versions_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from distributed import Client
+    from distributed import Client, Future
 
     from harness.workflows.campaign.campaign_folder import CampaignFolder
     from harness.workflows.campaign.engine.cluster import Cluster
@@ -115,6 +115,18 @@ class Workers:
             self._folder.note("left", worker=self._at[address].name)
         self._at = found
         return {name for names in running.values() for name in names}
+
+    def running(self, job: str) -> str:
+        """The name of a worker that has a job; empty if none has it."""
+        return next((worker.name for worker in self._at.values() if job in worker.running), "")
+
+    def holder_of(self, future: Future[Any]) -> str:
+        """The name of the worker that has a job's result; empty if that cannot be found out."""
+        try:
+            addresses = future.client.who_has([future])[future.key]
+        except (OSError, TimeoutError, LookupError):
+            return ""
+        return next((self._at[address].name for address in addresses if address in self._at), "")
 
     def _welcome(self, worker: WorkerState) -> None:
         if worker.version == self.version:

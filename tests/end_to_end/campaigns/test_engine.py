@@ -48,6 +48,42 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 
+ANSWERS = {
+    "junk": "lambda *_: (b'junk', b'')",
+    "a report of other fields": "lambda *_: (b'{\"key\":1}', b'')",
+    "a text": "lambda *_: 'passed'",
+    "three values": "lambda *_: (None, None, None)",
+    "nested too deeply": "lambda *_: (b'[' * 100_000, b'')",
+    "nothing": "lambda *_: __import__('time').sleep(1000)",
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_worker_that_answers_nonsense_or_never_loses_its_job_to_another(
+    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: bytes that are no report ended the campaign, and a worker that never answered kept it for ever."""
+    hostile = (
+        "import sys\n"
+        "if any(word.endswith('local-1.json') for word in sys.orig_argv):\n"
+        "    from harness.workflows.campaign import task\n"
+        f"    task.carry_out = {ANSWERS[answer]}\n"
+    )
+    write(tmp_path / "hostile" / "sitecustomize.py", hostile)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hostile"))
+    monkeypatch.setattr("harness.workflows.campaign.drive.ANSWER_SECONDS", 5.0)
+    jobs = [msgspec.structs.replace(job, deadline_seconds=15.0) for job in standin_jobs(4)]
+    program = prepare(tmp_path / "standin", jobs, seconds=0.4)
+    campaign = begin(tmp_path / "campaign", jobs)
+    with machines(tmp_path / "machines", 2, program) as local:
+        campaigns.drive(campaign, local)
+    checked(campaign, jobs)
+    lost = [entry for entry in campaign.journal() if entry.what == "lost"]
+    assert {entry.worker for entry in lost} == {"local-1"}
+    wanted = "no answer within" if answer == "nothing" else "its answer is no result"
+    assert all(entry.why.startswith(wanted) for entry in lost), lost
+
+
 def test_killed_workers_and_schedulers_change_nothing(tmp_path: Path) -> None:
     jobs = standin_jobs(18)
     finds = (jobs[3].name, jobs[14].name)

@@ -262,6 +262,38 @@ def unpacking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         pytest.skip("this Python has no filter")
 
 
+def packed(*members: tuple[str, bytes, str, bytes]) -> bytes:
+    """An archive of members: name, kind, where a link leads, content."""
+    made = BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz", format=tarfile.PAX_FORMAT) as into:
+        for name, kind, link, content in members:
+            one = tarfile.TarInfo(name)
+            one.type, one.linkname, one.size = kind, link, len(content)
+            into.addfile(one, BytesIO(content))
+    return made.getvalue()
+
+
+HOSTILE = {
+    "cut": packed(("file", tarfile.REGTYPE, "", b"x" * 5000))[:60],
+    "a file as a folder": packed(("x", tarfile.REGTYPE, "", b""), ("x/y", tarfile.REGTYPE, "", b"")),
+    "a long name": packed(("n" * 300, tarfile.REGTYPE, "", b"")),
+    "too deep": packed(("d/" * 900 + "file", tarfile.REGTYPE, "", b"")),
+    "a link to nothing": packed(("file", tarfile.LNKTYPE, "other", b"")),
+    "a pipe": packed(("pipe", tarfile.FIFOTYPE, "", b"")),
+    "a device": packed(("null", tarfile.CHRTYPE, "", b"")),
+}
+
+
+@pytest.mark.usefixtures("unpacking")
+@pytest.mark.parametrize("how", HOSTILE)
+def test_a_hostile_archive_is_refused_and_ends_no_campaign(how: str, tmp_path: Path) -> None:
+    """Regression: a worker's cut archive ended the campaign, and a long name was taken for a lost scheduler."""
+    content = HOSTILE[how]
+    with pytest.raises(InconclusiveError, match="an archive"):
+        archive.unpack(content, archive.digest_of_archive(content), tmp_path / "here")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.usefixtures("unpacking")
 @pytest.mark.parametrize("link", ["/etc/passwd", "../other", "folder/../../other"])
 def test_an_archive_cannot_write_outside_its_folder(tmp_path: Path, link: str) -> None:
