@@ -253,11 +253,8 @@ class Drive:
     def _receive(self, job: CampaignJob, answer: object, future: Future[Any]) -> None:
         self._workers.note_work()
         try:
-            described, content = answer  # type: ignore[misc]
-            report = json_codec.decode(described, JobReport)
-            content = memoryview(content).tobytes()
-        except (TypeError, ValueError, RecursionError) as error:
-            # A worker may return anything. msgspec's errors are ValueErrors.
+            report, content = _result_in(answer)
+        except (TypeError, RecursionError, msgspec.DecodeError) as error:
             self._blame(job, self._workers.holder_of(future), f"its answer is no result: {error}")
             return
         if report.problem:
@@ -338,3 +335,14 @@ class Drive:
                 given=len(self._given),
             )
         )
+
+
+def _result_in(answer: object) -> tuple[JobReport, bytes]:
+    """A job's result in what a worker returned, which may be anything. Raises TypeError, RecursionError or
+    msgspec.DecodeError.
+    """
+    if isinstance(answer, tuple) and len(answer) == 2:  # noqa: PLR2004 - the report, and the archive
+        described, content = answer
+        if isinstance(described, bytes) and isinstance(content, bytes):
+            return json_codec.decode(described, JobReport), content
+    raise TypeError(f"a {type(answer).__name__} without a report and an archive")
