@@ -88,8 +88,8 @@ class Drive:
         )
         self._unseen: dict[str, float] = {}
         """Job that was given and that no worker has → since when."""
-        self._running: dict[str, float] = {}
-        """Job that a worker has → since when."""
+        self._given_at: dict[str, float] = {}
+        """Job → when it was given last."""
         self.seconds_of_cells = 0.0
 
     def state(self) -> str:
@@ -214,6 +214,7 @@ class Drive:
         if job.tree and self._store is None:
             # A task of the engine's own: workers hand the source on to each other, and it can be made again.
             tree = client.submit(bytes, self._trees[job.tree], key=f"plumb-tree-{job.tree[:32]}")
+        self._given_at[job.name] = time.monotonic()
         future = self._given[job.name] = client.submit(
             task.carry_out,
             json_codec.encode(job),
@@ -291,7 +292,7 @@ class Drive:
             return
         self._write_state()
         self._give_unseen_again(running)
-        self._take_from_silent(running)
+        self._take_from_silent()
         if self._given:
             self._workers.note_work()
         else:
@@ -312,17 +313,15 @@ class Drive:
                 future.cancel()
                 self._jobs.give_back(self.folder.jobs[name])
 
-    def _take_from_silent(self, running: set[str]) -> None:
+    def _take_from_silent(self) -> None:
         """Give the jobs of workers that do not answer to others. A worker itself ends a job at its deadline."""
         now = time.monotonic()
-        self._running = {name: self._running.get(name, now) for name in running & self._given.keys()}
-        for name, since in list(self._running.items()):
-            job = self.folder.jobs[name]
-            if now - since > job.deadline_seconds + ANSWER_SECONDS:
-                worker = self._workers.running(name)
+        for name in list(self._given):
+            job, seconds = self.folder.jobs[name], now - self._given_at[name]
+            if seconds > job.deadline_seconds + ANSWER_SECONDS:
                 future = self._given.pop(name)
                 future.cancel()
-                self._blame(job, worker, f"no answer within {now - since:.0f} s")
+                self._blame(job, self._workers.running(name), f"no answer within {seconds:.0f} s")
 
     def _write_state(self) -> None:
         self.folder.write_state(
@@ -341,7 +340,7 @@ def _result_in(answer: object) -> tuple[JobReport, bytes]:
     """A job's result in what a worker returned, which may be anything. Raises TypeError, RecursionError or
     msgspec.DecodeError.
     """
-    if isinstance(answer, tuple) and len(answer) == 2:  # noqa: PLR2004 - the report, and the archive
+    if isinstance(answer, tuple) and len(answer) == 2:
         described, content = answer
         if isinstance(described, bytes) and isinstance(content, bytes):
             return json_codec.decode(described, JobReport), content
