@@ -98,7 +98,8 @@ class Chaos:
         with self._started(run, self._clock_for(run) if name == "clock set" else {}) as plumb:
             wait_for(lambda: _lines(run) >= after or plumb.poll() is not None, seconds=SECONDS)
             faults.LIVE[name](plumb, run, draw)
-        faults.allow_writing(run)
+        if name == faults.READ_ONLY:
+            faults.allow_writing(run)
         return self._outcome(name, plumb.returncode, run)
 
     def _clock_for(self, run: Path) -> dict[str, str]:
