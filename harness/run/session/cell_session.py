@@ -23,6 +23,7 @@ from harness.run.session.cell_cost import CellCost
 from harness.run.session.cell_servers import CellServers
 from harness.run.session.clock_watch import ClockWatch
 from harness.run.session.current_test import CurrentTest
+from harness.run.session.stranger_watch import StrangerWatch
 from harness.run.upstream.session import UpstreamSession
 from harness.run.vm.guest import CANARY
 
@@ -45,6 +46,8 @@ class CellSession:
         self._finished = self._failed = 0
         self.current = CurrentTest()
         self._clock = ClockWatch()
+        self.strangers = None if private_network else StrangerWatch()
+        """Looks for other users' connections; None where nobody else can connect."""
         self.recorder = _execution_recorder(cell)
         """Records what the tests execute; None if that is not requested."""
         self.servers = CellServers(cell, self.log, self.current, recorder=self.recorder)
@@ -98,6 +101,8 @@ class CellSession:
     def collected(self, tests: int) -> None:
         """Record the number of tests to run. Their processor time counts from here on."""
         self._cost.begin_tests()
+        if self.strangers is not None:
+            self.strangers.start()
         self.log.append(cell_events.CollectedEvent(tests=tests))
 
     def begin(self, name: str) -> None:
@@ -166,8 +171,10 @@ class CellSession:
             event = self._test_event(outcome, message, seconds, wrong_command)
             event = msgspec.structs.replace(event, fails_natively=fails_natively)
         self._clock.look()
-        if event.outcome == "failed" and not event.doubt:
-            event = msgspec.structs.replace(event, doubt=self._clock.doubt)
+        clock = self._clock.doubt if event.outcome == "failed" else ""
+        # A stranger can make a test pass, too.
+        strangers = self.strangers.doubt if self.strangers is not None else ""
+        event = msgspec.structs.replace(event, doubt=event.doubt or strangers or clock)
         self.log.append(event)
 
     def _unit_event(self, outcome: cell_events.Outcome, message: str, seconds: float) -> cell_events.TestEvent:
@@ -247,6 +254,8 @@ class CellSession:
     def close(self) -> None:
         """End both servers."""
         self.current.name = ""
+        if self.strangers is not None:
+            self.strangers.close()
         try:
             # The judge notices evidence that could not be written: without its last line the log counts for nothing.
             with contextlib.suppress(InfrastructureError):
