@@ -253,8 +253,7 @@ class Guest:
         elif code in STOPPED_BY:
             self.ended = ServerEnd("stopped")
         else:
-            end = describe_exit(code)
-            self.ended = ServerEnd(end.how, f"{end.detail} when it was told to stop", stopping=True)
+            self.ended = self._end(code, stopping=True)
 
     def started(self) -> bool:
         """Whether there is, or was, a server process."""
@@ -283,14 +282,19 @@ class Guest:
         if code is None:
             return True
         if self.ended is None:
-            self.ended = sender_of_end(
-                code,
-                self.evidence.log_content(),
-                self.first_pid,
-                faults=self._faults(),
-                emulated=not self.runner.target.emulator.runs_here,
-            )
+            self.ended = self._end(code)
         return False
+
+    def _end(self, code: int, *, stopping: bool = False) -> ServerEnd:
+        """How it ended, and who ended it. `stopping`: whether it was told to end before."""
+        return sender_of_end(
+            code,
+            self.evidence.log_content(),
+            self.first_pid,
+            faults=self._faults(),
+            emulated=not self.runner.target.emulator.runs_here,
+            stopping=stopping,
+        )
 
     def _faults(self) -> set[int] | None:
         """The signals that its instructions raised; None if nothing records all of them, as a real kernel."""

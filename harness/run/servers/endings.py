@@ -46,17 +46,24 @@ class ServerEnd(msgspec.Struct, frozen=True):
 
 
 def sender_of_end(
-    code: int, log: bytes, pid: int, *, faults: Collection[int] | None = None, emulated: bool = False
+    code: int,
+    log: bytes,
+    pid: int,
+    *,
+    faults: Collection[int] | None = None,
+    emulated: bool = False,
+    stopping: bool = False,
 ) -> ServerEnd:
     """As `describe_exit`, with the sender of the signal according to the server's own log and to its emulator's.
 
     A server that is told to end by SIGTERM or SIGINT says so and exits. SIGKILL has a reason of its own.
 
     `faults`: the signals that instructions of the process raised, according to its emulator; None if nothing records
-    all of them. `emulated`: whether an emulator or another kernel runs it.
+    all of them. `emulated`: whether an emulator or another kernel runs it. `stopping`: whether this cell has told it to
+    end before, by SIGTERM.
     """
     handler = rb"^(?:%d:signal-handler|\[%d \| signal handler\]) " % (pid, pid)
-    told = re.search(handler + rb".*Received (SIGTERM|SIGINT) scheduling shutdown", log, re.MULTILINE)
+    told = not stopping and re.search(handler + rb".*Received (SIGTERM|SIGINT) scheduling shutdown", log, re.MULTILINE)
     if told and code == 0:
         return ServerEnd("signal", f"killed by {told[1].decode()}{SENT}")
     ended = describe_exit(code)
@@ -67,7 +74,8 @@ def sender_of_end(
     elif not emulated:
         never_own |= number in NEVER_ON_HOST
     sent = ended.how == "signal" and (never_own or assertion_log.reports_sent_signal(log, pid))
-    return ServerEnd(ended.how, ended.detail + SENT) if sent else ended
+    when = " when it was told to stop" if stopping else ""
+    return ServerEnd(ended.how, f"{ended.detail}{when}{SENT if sent else ''}", stopping=stopping)
 
 
 def last_words(log: str) -> str:

@@ -72,3 +72,20 @@ def test_no_native_server_raises_traps_but_a_server_whose_faults_nobody_records_
     number: int, *, emulated: bool, sent: bool
 ) -> None:
     assert sender_of_end(-number, b"", PID, emulated=emulated).detail.endswith(SENT) == sent
+
+
+@pytest.mark.parametrize(
+    ("number", "log", "sent"),
+    [
+        # Regression: a limit that the native build reached while it stopped was a finding.
+        (signal.SIGXCPU, TOLD, True),
+        (signal.SIGQUIT, TOLD, True),
+        (signal.SIGSEGV, TOLD + REPORT % 0, True),
+        (signal.SIGSEGV, TOLD + REPORT % 1, False),
+        (signal.SIGABRT, TOLD, False),
+    ],
+)
+def test_a_server_that_was_told_to_stop_may_be_ended_by_another_process(number: int, log: bytes, *, sent: bool) -> None:
+    ended = sender_of_end(-number, log, PID, stopping=True)
+    told = f"killed by {signal.Signals(number).name} when it was told to stop"
+    assert (ended.detail, ended.stopping) == (f"{told}{SENT}" if sent else told, True)
