@@ -37,8 +37,8 @@ def check_supported(allocator: Allocator, target: Target, tools: Toolchain) -> N
     why = ""
     if allocator != "libc" and target.emulator.detector:
         why = f"{target.emulator.detector} checks only the memory of its own allocator"
-    elif allocator in FLAGS and target.emulator.has_kernel:
-        why = "nothing can be preloaded inside an emulated machine; the user tier has a target for the same programs"
+    elif allocator in FLAGS and target.emulator.is_elsewhere:
+        why = "nothing can be preloaded on another machine; the user tier emulates the same programs"
     elif allocator in FLAGS and tools.is_static:
         why = "its programs contain their C library, so nothing can be preloaded"
     if why:

@@ -16,6 +16,7 @@ from harness.core.errors import ExitCode, UsageError
 from harness.core.model import BuildSettings
 from harness.core.progress import Progress
 from harness.isa import rules
+from harness.plan.catalog import DEFAULT_TARGETS
 from harness.plan.plan import make_plan
 from harness.plan.request import CheckSettings
 from harness.workflows.campaign import campaign_page, campaign_status
@@ -38,6 +39,7 @@ UNLIMITED_SECONDS = 7 * 86400.0
 
 @click.command()
 @options.target
+@options.board
 @options.server
 @options.suite
 @options.tier
@@ -59,6 +61,7 @@ def check(
     run: RunOptions,
     *,
     targets: tuple[str, ...],
+    board: Path | None,
     server: str,
     suites: tuple[str, ...],
     tier: Tier,
@@ -81,6 +84,11 @@ def check(
         why = f"no suite of tier {tier} is open-ended"
         raise UsageError("a time limit is not possible", where="--time", because=why, remedy="--tier thorough")
     bench = run.workbench()
+    if board is not None:
+        _refuse_beside_board(run, targets, on)
+        bench = bench.on_board(board)
+        assert bench.board is not None
+        targets = (bench.board.board.target,)
     plan = make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier)
     _refuse_unused(bench.catalog, plan, mixed=mixed, target_clients=target_clients)
     _refuse_unused_io(bench.catalog, plan, run.io)
@@ -114,6 +122,20 @@ def _run(
     return carry_out(bench, request, run, annotations=annotations, spread=spread)
 
 
+def _refuse_beside_board(run: RunOptions, targets: tuple[str, ...], on: str) -> None:
+    """Raise UsageError for an option that a board makes meaningless."""
+    given = {
+        "--target": (targets != DEFAULT_TARGETS, "the board's file names its target"),
+        "--on": (bool(on), "a campaign's machines cannot reach the board in this machine's way"),
+        "--emulator": (run.emulator != "pinned", "no emulator runs the board's programs"),
+    }
+    for option, (is_given, because) in given.items():
+        if is_given:
+            raise UsageError(
+                f"{option} has no effect with --board", where=option, because=because, remedy="leave it out"
+            )
+
+
 def _refuse_unused(catalog: Catalog, plan: Plan, *, mixed: bool, target_clients: bool) -> None:
     """Raise UsageError for an option of the release's own tests that would have no effect."""
     option = "--mixed" if mixed else "--target-clients" if target_clients else ""
@@ -138,13 +160,13 @@ def _refuse_unused_io(catalog: Catalog, plan: Plan, io: Transport) -> None:
     """Raise UsageError if no selected server supports a choice of transport."""
     suites = [catalog.suites[name] for name in plan.suites]
     servers = any(suite.needs_server and not suite.program for suite in suites)
-    chosen = any(not catalog.targets[name].emulator.has_kernel for name in plan.targets)
+    chosen = any(not catalog.targets[name].emulator.is_elsewhere for name in plan.targets)
     if io == "unix" or (servers and chosen):
         return
     raise UsageError(
         f"--io {io} has no effect here",
         where="--io",
-        because="servers in emulated machines have only TCP" if servers else "no selected suite runs a server",
+        because="servers on other machines have only TCP" if servers else "no selected suite runs a server",
         remedy="leave it out",
     )
 

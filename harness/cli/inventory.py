@@ -1,4 +1,4 @@
-"""Commands that set up and maintain: plumb doctor, self-test, list, plan, fetch, build, clean, completion."""
+"""Commands that set up and maintain: plumb doctor, self-test, list, plan, fetch, build, clean, completion, board."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from harness.core.errors import ExitCode, UsageError
 from harness.core.model import BuildSettings
 from harness.core.progress import Progress
 from harness.core.target_model import Toolchain, ToolchainFamily
+from harness.core.untrusted_text import one_line
 from harness.isa import rules
 from harness.plan.catalog import Catalog
 from harness.plan.name_selection import LISTS, require_known
 from harness.plan.plan import make_jobs, make_plan
 from harness.report.formats import registry as formats
 from harness.workflows import cache_upkeep
+from harness.workflows.boards import board_check, new_board
 from harness.workflows.canaries import self_test as installation
 from harness.workflows.ci_cache import ci_cache_entries
 from harness.workflows.git.checkout import revision_of
@@ -357,3 +359,42 @@ def completion_(shell: str) -> ExitCode:
     assert isinstance(plumb, click.Group)
     write_commands(f"{completion.script(plumb, shell)}\n", err=False)
     return ExitCode.PASS
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.option(
+    "--new",
+    type=(click.Choice(["ssh"]), str),
+    default=None,
+    metavar="ssh USER@HOST",
+    help="Write a file for a machine that ssh reaches, by default HOST.toml.",
+)
+@click.option("--target", default="", help="With --new: what the machine is.  [default: what its uname says]")
+@options.as_json
+def board(file: Path | None, *, new: tuple[str, str] | None, target: str, as_json: bool) -> ExitCode:
+    """Check step by step how a machine of yours is reached, or write a file for one.
+
+    FILE describes the machine for `plumb check --board FILE`. Exit 7: a step does not work.
+    """
+    if new is not None:
+        place = new[1]
+        path = file or Path(f"{place.rpartition('@')[2].replace('/', '-')}.toml")
+        new_board.write(path, new_board.ssh_board(place, new_board.target_for(Catalog(), place, target, path)))
+        click.echo(f"{path}: plumb board {path} checks it, and plumb check --board {path} uses it")
+        return ExitCode.PASS
+    if file is None or target:
+        what = "--target has no effect here" if target else "no board is named"
+        raise UsageError(what, where="plumb board", remedy="plumb board FILE, or plumb board --new ssh USER@HOST")
+    image = Workbench.default().on_board(file).board
+    assert image is not None
+    steps = []
+    for step in board_check.check(image):
+        steps.append(step)
+        if not as_json:
+            click.echo(f"{'works' if step.works else 'FAILS':6}{step.name:9}{one_line(step.detail)}")
+            if step.remedy:
+                click.echo(f"      try      {step.remedy}")
+    if as_json:
+        output.print_json([step._asdict() for step in steps])
+    return ExitCode.PASS if all(step.works for step in steps) else ExitCode.INFRASTRUCTURE

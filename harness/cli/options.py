@@ -58,6 +58,13 @@ kernel_target = click.option(
     show_default=True,
     help="Target of the kernel tier, glob or group; repeat for more.",
 )
+board = click.option(
+    "--board",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    metavar="FILE",
+    help="Run the servers on the machine that this file describes (plumb board), in place of --target.",
+)
 server = click.option(
     "--server",
     default=DEFAULT_SERVER,

@@ -24,7 +24,9 @@ class Endianness(StrEnum):
 class EmulatorSpec(Record, frozen=True):
     """The emulator or machine that runs a target's programs."""
 
-    kind: Literal["user", "native", "system"]
+    kind: Literal["user", "native", "system", "board"]
+    """`board`: the user's own machine. `--board` sets it, and no file of a target may.
+    """
     qemu: str = ""
     """QEMU's name for the user-mode emulator that runs the same programs: `arm` for qemu-arm. For a native target: the
     emulator in which `plumb measure` counts instructions; empty if there is none.
@@ -48,6 +50,16 @@ class EmulatorSpec(Record, frozen=True):
     def has_kernel(self) -> bool:
         """Whether an emulated computer boots its own Linux: programs have no process and no folder on the host."""
         return self.kind == "system"
+
+    @property
+    def is_board(self) -> bool:
+        """Whether the user's own machine runs the programs, which commands reach (harness.plan.board)."""
+        return self.kind == "board"
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether programs have no process and no folder on the host: they run on another machine, real or emulated."""
+        return self.has_kernel or self.is_board
 
     @property
     def is_qemu_user(self) -> bool:

@@ -57,8 +57,8 @@ def why_not(target: Target) -> str:
     """The reason why a target's programs cannot be shown a weaker order than the host's; empty if they can."""
     if target.emulator.runs_here:
         return "its programs run directly on the host, in the host's order"
-    if target.emulator.has_kernel:
-        return "it is an emulated machine with its own kernel; the user tier has a target for the same programs"
+    if target.emulator.is_elsewhere:
+        return "it is a machine with its own kernel; the user tier emulates the same programs"
     model = models()[target.isa]
     if model.order == "none":
         return f"its stores are not reordered ({model.source})"

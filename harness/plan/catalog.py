@@ -6,6 +6,7 @@ a TOML file is complete.
 
 from __future__ import annotations
 
+import copy
 import platform
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from harness.core.target_model import (
     DEFAULT_FAMILY,
     ORACLE,
     CompilerPackage,
+    EmulatorSpec,
     KernelSpec,
     Policy,
     Target,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.model import Program
+    from harness.plan.board import Board
     from harness.plan.workloads import BenchWorkload
 
 DEFAULT_SERVER = "redis-7.0.15"
@@ -90,6 +93,8 @@ class Catalog:
                 because="policies and tables of instructions would not know the machine",
                 remedy="name the target that is itself no variant",
             )
+        if target.emulator.is_board:
+            raise UsageError("a target is no board", where=where, remedy='kind = "user", and plumb check --board FILE')
         if target.emulator.has_kernel:
             require_known("kernel", target.emulator.machine, self.kernels, where)
 
@@ -126,6 +131,31 @@ class Catalog:
             return self
         assert self.family == DEFAULT_FAMILY
         return Catalog(self.root, self.package, timeout_multiplier=multiplier)
+
+    def on_board(self, board: Board, path: Path) -> Catalog:
+        """The catalog in which a board runs the programs of its target. `path`: the board's file, for messages.
+
+        Raises UsageError for a target that no other machine can be: the host itself, one with an emulated kernel, and
+        one with a detector.
+        """
+        require_known("target", board.target, self.targets, str(path))
+        target = self.targets[board.target]
+        if not target.emulator.is_qemu_user or target.emulator.detector:
+            usual = [name for name, each in self.targets.items() if each.emulator.is_qemu_user]
+            raise UsageError(
+                f"a board cannot be the target {board.target}",
+                where=f"{path}: target",
+                because="only a target of the user tier stands for a machine that you can have",
+                remedy=f"one of {', '.join(usual)}",
+            )
+        other = copy.copy(self)
+        other.targets = dict(self.targets)
+        other.targets[target.name] = msgspec.structs.replace(
+            target,
+            title=f"{target.title}, the machine of {path.name}",
+            emulator=EmulatorSpec(kind="board"),
+        )
+        return other
 
     def family_named(self, name: str) -> ToolchainFamily:
         """The family of toolchains of a name. Raises as `select` does."""

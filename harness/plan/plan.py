@@ -68,8 +68,8 @@ def make_jobs(catalog: Catalog, plan: Plan, tier: str) -> list[Job]:
         for name in plan.suites
         if (least := catalog.suites[name].multi_target_tier) and TIERS[least] <= TIERS[tier]
     ]
-    # A server inside a machine of the kernel tier cannot be another target's peer.
-    peers = [name for name in plan.targets if not catalog.targets[name].emulator.has_kernel]
+    # A server on another machine cannot be another target's peer.
+    peers = [name for name in plan.targets if not catalog.targets[name].emulator.is_elsewhere]
     together = [Job(name=TOGETHER, targets=peers, suites=pairing)] if pairing and len(peers) > 1 else []
     rest = [name for name in plan.suites if name != catalog.canary]
     jobs = []

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from harness.build.emulators.runner import Runner
     from harness.core.cache import Cache
     from harness.core.target_model import Direction, Target, Toolchain
+    from harness.run.boards.reached_machine import ReachedMachine
     from harness.run.vm.machine import Machine
 
 DRIVER = Path(__file__).with_suffix(".c")
@@ -202,8 +203,8 @@ def emulated(
     return perform
 
 
-def on_machine(program: Path, machine: Machine, target: Target) -> CanaryRunner:
-    """Run the program on a real kernel. `program` is its path in the guest."""
+def on_machine(program: Path, machine: Machine | ReachedMachine, target: Target) -> CanaryRunner:
+    """Run the program on another machine. `program` is its path there, or in the cell's folder on a board."""
 
     def perform(arguments: Sequence[str]) -> Performance:
         deadline = target.whole_deadline_seconds(RUN_SECONDS)

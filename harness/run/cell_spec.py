@@ -11,6 +11,7 @@ from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the 
 from harness.core import json_codec
 from harness.core.model import Abilities, Build, Record, Tier, Transport
 from harness.record.executed_blocks.recorder import Kept  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.run.boards.board_image import BoardImage  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.run.vm.vm_image import VmImage  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 LARGEST_SEED = 2**32 - 1
@@ -115,6 +116,8 @@ class CellSpec(Record, frozen=True):
     """None if the suite runs its own tests."""
     machine: VmImage | None = None
     """The emulated computer of a target of the kernel tier."""
+    board: BoardImage | None = None
+    """The user's own machine that runs the cell's servers; None without `--board`."""
     io: Transport = "unix"
     """How clients reach the cell's servers, the oracle included."""
     coverage: bool = False

@@ -13,10 +13,10 @@ import msgspec
 from harness.core.target_model import ORACLE
 from harness.record import cell_events, run_folder
 from harness.record.transcript import save, unanswered
+from harness.run.machines import guest_of
 from harness.run.server_process import LOG_LINES, PANIC, StartError
 from harness.run.servers.probes import processed_commands
 from harness.run.servers.server_spec import ServerSpec
-from harness.run.vm.guest import guest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from harness.record.event_log import EventLog
     from harness.record.executed_blocks.recorder import ExecutionRecorder
     from harness.run.cell_spec import CellSpec
+    from harness.run.machines import OtherMachine
     from harness.run.server_process import Guest
     from harness.run.servers.waits import Waits
-    from harness.run.vm.guest import VirtualMachine
 
 
 def server_of(
@@ -55,7 +55,7 @@ def server_of(
 
 def new_guest(
     cell: CellSpec,
-    host: VirtualMachine | None,
+    host: OtherMachine | None,
     folder: Path,
     spec: ServerSpec,
     *,
@@ -83,7 +83,7 @@ class StartGuest:
         self,
         cell: CellSpec,
         log: EventLog,
-        host: VirtualMachine | None,
+        host: OtherMachine | None,
         numbers: Iterator[int],
         waits: Waits,
         *,

@@ -52,8 +52,10 @@ def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--plumb-cell")
     if path is not None:
         # This must come before any thread or process that would stay outside.
-        alone = private_network.enter()
-        config.stash[_CELL] = CellSession(read_cell(Path(path)), private_network=alone)
+        cell = read_cell(Path(path))
+        # From a network of its own, no command reaches a board.
+        alone = cell.board is None and private_network.enter()
+        config.stash[_CELL] = CellSession(cell, private_network=alone)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

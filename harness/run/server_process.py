@@ -349,7 +349,7 @@ class Guest:
 
     def refuse_lost_socket(self) -> None:
         """Raise InfrastructureError if the file by which clients reach a running server is gone."""
-        on_host = not self.runner.target.emulator.has_kernel and self.spec.io == "unix"
+        on_host = not self.runner.target.emulator.is_elsewhere and self.spec.io == "unix"
         if on_host and self._has_answered and self.alive() and not self.socket_path.exists():
             raise InfrastructureError(
                 f"the socket of {self.name} is gone",

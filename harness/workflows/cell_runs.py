@@ -86,9 +86,9 @@ class CellRuns:
             return record
 
         def io_bound(cell: Cell) -> bool:
-            # A machine of the kernel tier takes memory and processor time even while its programs wait.
-            has_kernel = self._prepared.targets[cell.target].target.emulator.has_kernel
-            return self._bench.catalog.suites[cell.suite].io_bound and not has_kernel
+            # A machine of the kernel tier takes memory and processor time even while its programs wait. A board is small.
+            is_elsewhere = self._prepared.targets[cell.target].target.emulator.is_elsewhere
+            return self._bench.catalog.suites[cell.suite].io_bound and not is_elsewhere
 
         return side_by_side(cells, run, io_bound=io_bound, jobs=self._request.jobs)
 

@@ -28,6 +28,8 @@ from harness.core.errors import UsageError
 from harness.core.target_model import ORACLE
 from harness.isa import rules
 from harness.run import canary
+from harness.run.boards.reached_machine import CANARY as CANARY_THERE
+from harness.run.boards.reached_machine import SERVER as SERVER_THERE
 from harness.run.cell_spec import UpstreamSpec
 from harness.run.counting.counted_server import Counter
 from harness.run.detector_canary import compile_detector_canary
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from harness.core.model import Allocator, Build, Flavour, GuestEnvironment, MemoryOrder, Program, SourceTree
     from harness.core.target_model import Policy, Target, Toolchain
     from harness.plan.catalog import Catalog
+    from harness.run.boards.board_image import BoardImage
     from harness.workflows.workbench import Workbench
 
 
@@ -182,6 +185,17 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         programs |= {str(module_place(module)): module for module in build.modules}
         programs |= {PLACES[each.kind]: each.program for each in units if each.program is not None}
         return self.vm_image(programs, mode=policy.mode)
+
+    def board_image(self, build: Build) -> BoardImage | None:
+        """The board that runs a server and the canary; None for a target that is not one."""
+        board = self.bench.board
+        if board is None or not self.target.emulator.is_board:
+            return None
+        programs = {CANARY_THERE: self.canary(), **{module.name: module for module in build.modules}}
+        if not board.board.program:
+            programs[SERVER_THERE] = build.server_binary
+        multiplier = self.target.timeout_multiplier
+        return msgspec.structs.replace(board, programs=programs, timeout_multiplier=multiplier)
 
     def vm_image(self, programs: Mapping[str, Path], *, mode: int | None, counted: bool = False) -> VmImage:
         """A kernel, a root file system with programs (guest path -> file), and the machine's state after it booted.

@@ -19,9 +19,12 @@ from harness.build.sources.server_package import ServerPackages
 from harness.build.sources.server_tree import open_server
 from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError
+from harness.core.processes import environment
 from harness.core.progress import Progress
 from harness.core.target_model import DEFAULT_FAMILY
+from harness.plan.board import read_board
 from harness.plan.catalog import Catalog
+from harness.run.boards.board_image import BoardImage
 
 if TYPE_CHECKING:
     from harness.core.model import BuildSettings, Flavour, SourceTree
@@ -35,6 +38,8 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
     cache: Cache
     progress: Progress
     offline: bool = False
+    board: BoardImage | None = None
+    """The machine that runs the programs of one target in place of an emulator; None without `--board`."""
 
     @classmethod
     def default(cls, *, offline: bool = False, timeout_multiplier: float = 1.0) -> Workbench:
@@ -65,6 +70,14 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
     def with_timeouts(self, multiplier: float) -> Workbench:
         """The same workbench, which waits at least this many times longer than usual: `Catalog.with_timeouts`."""
         return msgspec.structs.replace(self, catalog=self.catalog.with_timeouts(multiplier))
+
+    def on_board(self, path: Path) -> Workbench:
+        """The same workbench for one target, which is the machine of a board's file. Raises UsageError for a file that
+        is not valid.
+        """
+        board = read_board(path)
+        image = BoardImage(board=board, file=str(path), environment=environment.for_reaching())
+        return msgspec.structs.replace(self, catalog=self.catalog.on_board(board, path), board=image)
 
     def with_toolchain(self, name: str) -> Workbench:
         """The same workbench with a family's toolchains instead of the targets' own. Fetches the family's compiler.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def performed(cell: CellSpec, perform: CanaryRunner, tmp_path_factory: pytest.TempPathFactory) -> CanaryResult:
     """Every access of the target, made once."""
     assert cell.canary is not None
-    if cell.machine is not None:
+    if cell.runner.target.emulator.is_elsewhere:
         return CanaryResult(outcomes=canary.perform_all(perform, cell.runner.target), reports={})
     return canary.performed(cell.canary, cell.runner, tmp_path_factory.mktemp("canary") / "faults.jsonl", cell.triple)
 

@@ -134,8 +134,8 @@ def target_runner(
     """
     spec = target.emulator
     detector = registry.named(spec.detector)
-    if spec.has_kernel:
-        # The machine's own init starts its programs.
+    if spec.is_elsewhere:
+        # The machine starts its programs.
         return Runner(target=target, policy=policy, program=None, options=[], records_faults=False, environment={})
     if spec.runs_here:
         prefix = detector.command

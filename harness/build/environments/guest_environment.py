@@ -42,8 +42,8 @@ def check_supported(environment: GuestEnvironment, target: Target, tools: Toolch
 def _why_not(environment: GuestEnvironment, target: Target, tools: Toolchain, flavour: Flavour) -> str:
     if target.emulator.runs_here:
         return "its programs run directly on the host, and the oracle is one of them"
-    if target.emulator.has_kernel:
-        return "it is an emulated machine with its own kernel; the user tier has a target for the same programs"
+    if target.emulator.is_elsewhere:
+        return "it is a machine with its own kernel; the user tier emulates the same programs"
     if environment == "musl-stack":
         return ""
     if flavour == "distro":

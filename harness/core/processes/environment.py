@@ -32,6 +32,19 @@ GIT_CONFIGURATION = re.compile(r"GIT_CONFIG_(?:GLOBAL|SYSTEM|NOSYSTEM|COUNT|(?:K
 hook's git has others.
 """
 
+REACHING = (
+    *USER,
+    "ADB_VENDOR_KEYS",
+    "ANDROID_ADB_SERVER_PORT",
+    "ANDROID_SERIAL",
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+    "DOCKER_HOST",
+    "SSH_AUTH_SOCK",
+    "XDG_RUNTIME_DIR",
+)
+"""The caller's variables that the commands see which reach another machine: ssh, adb, docker."""
+
 REGISTRY = (
     *USER,
     "APT_CONFIG",
@@ -66,6 +79,11 @@ def for_git(**extra: str) -> dict[str, str]:
     """The environment of git, without variables such as GIT_DIR, which name the hook's repository in a hook."""
     configured = {name: value for name, value in os.environ.items() if GIT_CONFIGURATION.fullmatch(name)}
     return {**_chosen(USER), **configured, "LC_ALL": "C", **extra}
+
+
+def for_reaching() -> dict[str, str]:
+    """The environment of the commands that reach another machine. They send none of it there by themselves."""
+    return {**_chosen(REACHING), "LC_ALL": "C"}
 
 
 def for_registry(**extra: str) -> dict[str, str]:

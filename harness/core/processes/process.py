@@ -135,6 +135,7 @@ def start(
     command: Sequence[str | Path],
     *,
     output: IO[bytes] | int = subprocess.DEVNULL,
+    errors: IO[bytes] | None = None,
     requests: IO[bytes] | int = subprocess.DEVNULL,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
@@ -143,9 +144,9 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a process in its own group, with both outputs in one place. The caller must end it with `kill_group`.
 
-    It reads `requests`, which is empty except in harness.core.processes.line_process. `spawn` is tried first: it
-    has its own folder and environment. `steady_addresses`: the program's addresses are the same every time, if the
-    kernel permits that.
+    `errors`: another place for its standard error. It reads `requests`, which is empty unless the caller talks to it
+    (harness.core.processes.line_process, harness.run.boards). `spawn` is tried first: it has its own folder and
+    environment. `steady_addresses`: the program's addresses are the same every time, if the kernel permits that.
 
     Raises InfrastructureError if the program cannot be started, StoppedError after `stop`.
     """
@@ -160,7 +161,7 @@ def start(
             words,
             stdin=requests,
             stdout=output,
-            stderr=subprocess.STDOUT if output != subprocess.DEVNULL else subprocess.DEVNULL,
+            stderr=errors or subprocess.STDOUT if output != subprocess.DEVNULL else subprocess.DEVNULL,
             cwd=folder,
             env={**variables, process_tree.MARK: token},
             start_new_session=True,

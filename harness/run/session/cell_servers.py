@@ -16,11 +16,11 @@ import msgspec
 from harness.core.target_model import ORACLE
 from harness.record import cell_events, fault_log, run_folder
 from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest, server_of
+from harness.run.machines import other_machine
 from harness.run.server_process import StartError
 from harness.run.servers.endings import ServerEnd
 from harness.run.servers.probes import REPLY_SECONDS, addresses_of_values, answers_ping, processed_commands
 from harness.run.servers.waits import WAITED, Waits
-from harness.run.vm.guest import VirtualMachine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ class CellServers:
         self._current = current
         self._recorder = recorder
         self._numbers = count(1)
-        self.host = VirtualMachine(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
+        self.host = other_machine(cell.machine, cell.board, cell.folder, sockets=cell.sockets)
         """The machine that they run in; None where they are processes here."""
         # A repetition of failed tests needs the whole result of each of them.
         self._waits = Waits(lambda: current.whole_name) if cell.exactly is None else Waits()

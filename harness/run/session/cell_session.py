@@ -19,13 +19,14 @@ from harness.record.event_log import EventLog
 from harness.record.executed_blocks.recorder import ExecutionRecorder
 from harness.run import unit_runner
 from harness.run.canary import emulated, on_machine
+from harness.run.machines import canary_place
 from harness.run.session.cell_cost import CellCost
 from harness.run.session.cell_servers import CellServers
 from harness.run.session.clock_watch import ClockWatch
 from harness.run.session.current_test import CurrentTest
 from harness.run.session.stranger_watch import StrangerWatch
 from harness.run.upstream.session import UpstreamSession
-from harness.run.vm.guest import CANARY
+from harness.run.vm.guest import VirtualMachine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,7 @@ class CellSession:
             # Canaries must use the emulator in the same way as the target's other cells.
             plugin_for = self.recorder.plugin_for if self.recorder is not None else None
             return emulated(self.cell.canary, self.cell.runner, plugin_for=plugin_for)
-        return on_machine(Path(CANARY), self.servers.host.machine(), self.cell.runner.target)
+        return on_machine(canary_place(self.servers.host), self.servers.host.machine(), self.cell.runner.target)
 
     def plugin_for(self, program: Path) -> str:
         """The plugin that the emulator loads for a program beside the server; empty if its execution is not
@@ -80,11 +81,14 @@ class CellSession:
         self.current.unit = name
         folder = unit_runner.folder_of(self.cell.folder, name)
         runner = self.cell.runner
-        if self.servers.host is None:
+        host = self.servers.host
+        if host is None:
             program = self.cell.units.program
             plugin = self.recorder.plugin_for(program) if self.recorder is not None and program is not None else ""
             return unit_runner.run_emulated(self.cell.units, runner, name, folder, plugin=plugin)
-        return unit_runner.run_on_machine(self.cell.units, self.servers.host.machine(), runner.target, name, folder)
+        # On a board, these suites are skipped.
+        assert isinstance(host, VirtualMachine)
+        return unit_runner.run_on_machine(self.cell.units, host.machine(), runner.target, name, folder)
 
     def run_unit_natively(self, name: str) -> UnitRun:
         """Run a unit natively for comparison: its result is not evidence against the target."""

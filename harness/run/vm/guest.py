@@ -245,11 +245,3 @@ class VmGuest(Guest):
         if self._machine is not None and self._pid:
             with contextlib.suppress(RefusedError, InfrastructureError):
                 self.evidence.log.write_bytes(self._machine.read(self._inside))
-
-
-def guest_of(spec: ServerSpec, runner: Runner, folder: Path, *, host: VirtualMachine | None, sockets: Path) -> Guest:
-    """A guest of the kind that its target needs: on the machine `host`, under an emulator, or native."""
-    if runner.target.emulator.has_kernel:
-        assert host is not None
-        return VmGuest(spec, runner, folder, host=host)
-    return Guest(spec, runner, folder, sockets=sockets)

@@ -92,11 +92,15 @@ class CellSpecs:
         reasons = (
             (
                 suite.module and suite.name not in target.modules,
-                "servers on a real kernel, and programs that contain their C library, load no module",
+                "servers on another machine, and programs that contain their C library, load no module",
             ),
             (
                 suite.plain_programs and target.programs is None,
                 "the programs beside the server run under user-mode emulators alone",
+            ),
+            (
+                suite.program and target.target.emulator.is_board,
+                "its programs run under emulators and on this machine, and not on a board yet",
             ),
             (no_tls, no_tls),
             (suite.upstream and not self._prepared.upstream_files, nothing),
@@ -109,8 +113,8 @@ class CellSpecs:
                 "it looks for faults of memory order, for which a run needs `--memory-order weak`",
             ),
             (
-                suite.on_host and target.target.emulator.has_kernel,
-                "its servers have to be processes of the host, and those of this target run inside an emulated one",
+                suite.on_host and target.target.emulator.is_elsewhere,
+                "its servers have to be processes of the host, and those of this target run on another machine",
             ),
         )
         return next((why for unsuited, why in reasons if unsuited), "")
@@ -161,6 +165,7 @@ class CellSpecs:
             module=peer.modules.get(suite.name),
             preload=setup.module(suite.path / suite.preload, tree) if suite.preload else None,
             machine=None,
+            board=None,
             coverage=False,
             execution=None,
             corpus=None,
@@ -234,6 +239,7 @@ class CellSpecs:
             spec,
             build=target.with_tls if suite.tls else target.build,
             machine=target.machine,
+            board=target.board,
             units=_units_of(suite, target, self._prepared.peers),
             module=target.modules.get(suite.name),
             preload=target.preloads.get(suite.name),
@@ -286,8 +292,8 @@ def corpora_of(bench: Workbench, request: Request) -> Path:
 
 def _why_no_tls(target: BuiltTarget) -> str:
     """Why a target's servers cannot have TLS; empty if they can."""
-    if target.target.emulator.has_kernel:
-        return "the machine's file system has no OpenSSL"
+    if target.target.emulator.is_elsewhere:
+        return "the servers on another machine have no OpenSSL"
     return openssl.why_none(target.setup.toolchain)
 
 

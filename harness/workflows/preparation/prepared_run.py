@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from harness.build.unit_drivers import Units
     from harness.core.model import Build, Program, SourceTree
     from harness.core.target_model import Target
+    from harness.run.boards.board_image import BoardImage
     from harness.run.vm.vm_image import VmImage
     from harness.workflows.target_setup import TargetSetup
 
@@ -40,6 +41,7 @@ class BuiltTarget(PreparedTarget, frozen=True, kw_only=True):
     tls_problem: str = ""
     """Why that does not compile."""
     machine: VmImage | None = None
+    board: BoardImage | None = None
     units: dict[Program, Units] = {}
     modules: dict[str, Path] = {}
     """Suite -> the module that its servers load, as `PeerServer.modules`."""
@@ -50,7 +52,7 @@ class BuiltTarget(PreparedTarget, frozen=True, kw_only=True):
     upstream: Path | None = None
     """The programs that the release's own tests run; None if no suite of the plan runs these tests."""
     programs: Path | None = None
-    """The folder of the release's programs; None if no suite of the plan runs them, or a real kernel would."""
+    """The folder of the release's programs; None if no suite of the plan runs them, or another machine would."""
 
 
 class UnbuiltTarget(PreparedTarget, frozen=True, kw_only=True):

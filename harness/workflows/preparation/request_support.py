@@ -49,7 +49,7 @@ def _check_package(catalog: Catalog, request: Request) -> None:
                 remedy=f"leave it out; or --server {DEFAULT_SERVER}",
             )
     for target in (catalog.targets[name] for name in request.plan.targets):
-        if target.emulator.has_kernel or target.emulator.detector or target.time_bits > target.width_bits:
+        if target.emulator.is_elsewhere or target.emulator.detector or target.time_bits > target.width_bits:
             raise UsageError(
                 f"{target.name} needs a server that is compiled for it, but {request.server} is a package",
                 where="--target",

@@ -99,6 +99,7 @@ class RunSetup:
             with_tls=with_tls,
             tls_problem=tls_problem,
             machine=setup.server_image(build, units.values(), runner.policy),
+            board=setup.board_image(build),
             units=units,
             modules=modules,
             misfits=misfits,
@@ -130,7 +131,7 @@ class RunSetup:
     def _peers(
         self, programs: SuitePrograms, prepared: Mapping[str, BuiltTarget | UnbuiltTarget], oracle: Build | None
     ) -> dict[str, PeerServer]:
-        """The servers that cells may start beside their own: the oracle, and every target outside the kernel tier."""
+        """The servers that cells may start beside their own: the oracle's, and those of targets that run on the host."""
         peers = {
             name: PeerServer(
                 runner=each.runner,
@@ -140,7 +141,7 @@ class RunSetup:
                 selftests=each.units.get("selftests"),
             )
             for name, each in prepared.items()
-            if isinstance(each, BuiltTarget) and not each.target.emulator.has_kernel
+            if isinstance(each, BuiltTarget) and not each.target.emulator.is_elsewhere
         }
         if oracle is None:
             return peers

@@ -35,11 +35,11 @@ class SuitePrograms:
         """The module that the servers of each suite load, if it has one and the server can load it; and of each suite
         whose module does not fit the server's header, why.
 
-        Nothing if a real kernel runs them: its machine's file system has no modules.
+        Nothing if another machine runs them: it has no modules.
         """
         modules: dict[str, Path] = {}
         misfits: dict[str, str] = {}
-        for suite in [] if setup.target.emulator.has_kernel else self._loading(setup, lambda suite: suite.module):
+        for suite in [] if setup.target.emulator.is_elsewhere else self._loading(setup, lambda suite: suite.module):
             try:
                 modules[suite.name] = setup.module(suite.path / suite.module, self._tree)
             except ModuleMisfitError as error:
@@ -48,9 +48,9 @@ class SuitePrograms:
         return modules, misfits
 
     def preloads(self, setup: TargetSetup) -> dict[str, Path]:
-        """The shared object that servers may preload, likewise; nothing if a real kernel or a detector runs them."""
+        """The shared object that servers may preload, likewise; nothing if another machine or a detector runs them."""
         emulator = setup.target.emulator
-        if emulator.has_kernel or emulator.detector:
+        if emulator.is_elsewhere or emulator.detector:
             return {}
         return {
             suite.name: setup.module(suite.path / suite.preload, self._tree)
@@ -75,14 +75,14 @@ class SuitePrograms:
     def release_programs(self, setup: TargetSetup, allocator: Allocator) -> Path | None:
         """The folder of the release's programs, if the plan has a suite that runs them."""
         suited = [suite for suite in self._suites if suite.plain_programs and not suite.absent_from(self._tree)]
-        if not suited or setup.target.emulator.has_kernel:
+        if not suited or setup.target.emulator.is_elsewhere:
             return None
         return setup.upstream(self._tree, self._request.optimisation, allocator) / "src"
 
     def with_tls(self, setup: TargetSetup, allocator: Allocator) -> tuple[Build | None, str]:
         """The server with TLS, if a suite of the plan needs it and the target supports it; or why there is none."""
         suited = [suite for suite in self._suites if suite.tls and not suite.absent_from(self._tree)]
-        if not suited or setup.target.emulator.has_kernel or openssl.why_none(setup.toolchain):
+        if not suited or setup.target.emulator.is_elsewhere or openssl.why_none(setup.toolchain):
             return None, ""
         try:
             return setup.build(self._tree, self._request.optimisation, allocator, tls=True), ""

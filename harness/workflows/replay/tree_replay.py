@@ -19,8 +19,9 @@ from harness.core.errors import UsageError
 from harness.plan.name_selection import select
 from harness.record.executed_blocks.process_blocks import ProcessBlocks
 from harness.run import silence_check
+from harness.run.machines import guest_of
 from harness.run.server_process import Guest
-from harness.run.vm.guest import VirtualMachine, guest_of
+from harness.run.vm.guest import VirtualMachine
 from harness.workflows.replay.named_observation import named
 from harness.workflows.replay.recurrence import BUILD, Recurrence, recurrence, unless_blind
 from harness.workflows.replay.reruns.server import recorded_server, run_server

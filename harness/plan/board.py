@@ -1,0 +1,75 @@
+"""A board: a machine of the user's that Plumbline reaches by commands, as a TOML file describes it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from harness.core.errors import UsageError
+from harness.core.model import Record
+from harness.core.strict_toml import at_line, read_text, read_toml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Board(Record, frozen=True):
+    """A machine that you can reach, for `plumb check --board FILE` and `plumb board FILE`."""
+
+    start: list[str]
+    """The words that run a program there: `["ssh", "pi"]`, `["adb", "shell"]`, `["docker", "exec", "-i", "box"]`.
+    Plumbline appends a command for the machine's `sh`, which starts the server and says how it ended. Standard input
+    and both outputs must pass.
+    """
+    target: str
+    """The target that the machine is: its builds run there, and its demands and policies are the machine's."""
+    words: Literal["shell", "exact"] = "shell"
+    """Whether a shell there splits what follows `start`, as with ssh and adb, or each word arrives as it is, as with
+    docker and chroot.
+    """
+    under: list[str] = msgspec.field(default_factory=list)
+    """Words that go before every program there, such as `["taskset", "-c", "1"]` or the command of an emulator."""
+    program: str = ""
+    """The path there of a server of the release that `--server` names. Empty: Plumbline builds it and copies it."""
+    folder: str = "/tmp"  # noqa: S108 - a folder of the board; each cell makes one of its own inside
+    """The folder there in which each cell makes a folder of its own, and removes it."""
+    put: list[str] = msgspec.field(default_factory=list)
+    """A command of this host that copies a file there: `["scp", "{from}", "pi:{to}"]`. Empty: through `start`."""
+    get: list[str] = msgspec.field(default_factory=list)
+    """A command of this host that copies a file from there: `["scp", "pi:{from}", "{to}"]`. Empty: through `start`."""
+    reach: list[str] = msgspec.field(default_factory=list)
+    """A command of this host that makes port {there} of the machine's loopback port {here} of this host's:
+    `["ssh", "-N", "-L", "127.0.0.1:{here}:127.0.0.1:{there}", "pi"]`. It may run until it is ended, or end at once with
+    status 0. Empty: the machine has this host's loopback.
+    """
+
+
+_PLACES = {"put": ("{from}", "{to}"), "get": ("{from}", "{to}"), "reach": ("{here}", "{there}")}
+"""Key -> what its words must contain."""
+
+
+def read_board(path: Path) -> Board:
+    """A board's file. Raises UsageError for one that is not valid."""
+    board = read_toml(path, Board)
+    lines = read_text(path).splitlines()
+
+    def refuse(key: str, because: str, remedy: str) -> None:
+        line = next((number for number, line in enumerate(lines, 1) if re.match(rf"\s*{key}\s*=", line)), 0)
+        raise UsageError("not a valid board", where=at_line(path, line), because=because, remedy=remedy)
+
+    if not board.start:
+        refuse("start", "start has no words", 'start = ["ssh", "user@host"]')
+    for key, places in _PLACES.items():
+        words: list[str] = getattr(board, key)
+        for place in places if words else ():
+            if not any(place in word for word in words):
+                refuse(
+                    key, f"{key} does not contain {place}", f"write {place} where the value belongs, or remove the key"
+                )
+    for key in ("folder", "program"):
+        value: str = getattr(board, key)
+        if value and not value.startswith("/"):
+            refuse(key, f"{value} is not an absolute path", f'{key} = "/…"')
+    return board

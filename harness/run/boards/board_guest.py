@@ -1,0 +1,232 @@
+"""A guest on a board: a server that a command such as ssh started there, reached through a port."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+import hiredis
+
+from harness.core.errors import InfrastructureError
+from harness.core.sockets import connect
+from harness.protocol.resp import Client
+from harness.run.boards.reached_machine import LOOPBACK, Tunnel
+from harness.run.boards.remote_shell import RemoteProcess
+from harness.run.server_process import LOG_LINES, POLL_SECONDS, Guest, StartError
+from harness.run.servers.endings import last_words
+from harness.run.servers.start_options import crash_arguments, debug_arguments, module_arguments, with_own_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.build.emulators.runner import Runner
+    from harness.core.sockets import Address
+    from harness.run.boards.reached_machine import ReachedMachine
+    from harness.run.servers.server_spec import ServerSpec
+
+PORTS_TRIED = 5
+KILL_SECONDS = 10.0
+CONNECTION = "connection"
+"""The file in a guest's folder with what the connection said: its own messages, and those of our script there."""
+_TAKEN = re.compile(r"Address (?:already )?in use", re.IGNORECASE)
+
+
+class BoardGuest(Guest):
+    """One server on a board. Its log arrives here while it runs."""
+
+    def __init__(self, spec: ServerSpec, runner: Runner, folder: Path, *, host: ReachedMachine, sockets: Path) -> None:
+        super().__init__(spec, runner, folder, sockets=sockets)
+        self.host = host
+        self._remote: RemoteProcess | None = None
+        self._tunnel: Tunnel | None = None
+        self._pid = 0
+
+    @property
+    def pid(self) -> int:
+        """The server's number on its board."""
+        return self._pid
+
+    @property
+    def host_pid(self) -> int:
+        """Number of the process here that holds the connection."""
+        assert self._remote is not None
+        return self._remote.process.pid
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Its log: the board records no faults."""
+        return (self.evidence.log.name,) if self.started() else ()
+
+    @property
+    def upstream(self) -> Address:
+        """The port of loopback that leads to the server."""
+        assert self._tunnel is not None
+        return LOOPBACK, self._tunnel.here
+
+    @property
+    def _private_address(self) -> Address:
+        return self.upstream
+
+    def started(self) -> bool:
+        """Whether there is, or was, a server process."""
+        return self._pid != 0
+
+    def poll(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs.
+
+        Raises InfrastructureError when a connection has ended: the state of the server is then unknown.
+        """
+        assert self._remote is not None
+        assert self._tunnel is not None
+        code = self._remote.poll()
+        if code is None:
+            self._tunnel.refuse_ended()
+        return code
+
+    def terminate(self) -> None:
+        """Tell the server to end, by SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the server, and whatever it has started there."""
+        assert self._remote is not None
+        self.send_signal(signal.SIGKILL)
+        deadline = time.monotonic() + self.runner.target.host_deadline_seconds(KILL_SECONDS)
+        try:
+            while self._remote.poll() is None and time.monotonic() < deadline:
+                time.sleep(POLL_SECONDS)
+        except InfrastructureError:
+            # The script there kills the server when its connection ends.
+            pass
+
+    def refuse_silence(self) -> None:
+        """Raise InfrastructureError if the board does not answer either: that explains the server's silence."""
+        assert self._remote is not None
+        assert self._tunnel is not None
+        self._remote.state()
+        self._tunnel.refuse_ended()
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the server's process there. Nothing happens if it has ended."""
+        assert self._remote is not None
+        self._remote.send_signal(number)
+
+    def is_suspended(self) -> bool:
+        """Whether SIGSTOP has stopped the server there."""
+        assert self._remote is not None
+        return self._remote.state() == "T"
+
+    def read(self, name: str) -> bytes:
+        """A file of its working folder there. Raises FileNotFoundError."""
+        return self.host.shell.get(f"{self._work_folder}/{name}")
+
+    def launch(self) -> None:
+        """Start the server there, and the way to its port."""
+        machine = self.host.machine()
+        places = {f"{self._work_folder}/{name}".rpartition("/")[0] for name in self.spec.files}
+        machine.shell.run("mkdir", "-p", self._work_folder, *sorted(places))
+        for name, content in self.spec.files.items():
+            machine.shell.put(content, f"{self._work_folder}/{name}")
+        self._tunnel = Tunnel(machine.image)
+        self._remote = RemoteProcess(
+            machine.shell,
+            [*machine.image.board.under, machine.server_place(), *self.arguments()],
+            folder=self._work_folder,
+            log=self.evidence.log,
+            said=self.folder / CONNECTION,
+        )
+        machine.opened(self._remote, self._tunnel)
+        self._pid = self._remote.pid()
+
+    def _start(self) -> None:
+        """Start it on a port that is free there.
+
+        Raises InfrastructureError if no tried port is, and if another server answers.
+        """
+        for _ in range(PORTS_TRIED):
+            try:
+                super()._start()
+                self._refuse_other_server()
+            except StartError as error:
+                if not _TAKEN.search(error.log):
+                    raise
+                self._disconnect()
+                self.ended = None
+                continue
+            return
+        raise InfrastructureError(
+            "the server found no free port on the board",
+            where=self.host.shell.shown,
+            because=self.evidence.log_tail(1).strip(),
+            remedy="start the run again, which tries other ports",
+        )
+
+    def _refuse_other_server(self) -> None:
+        """Raise InfrastructureError if the server that answers is not the one that was started, or not of the release.
+
+        Suites delete all keys of a server, so it must be ours. Raises StartError if ours has ended meanwhile.
+        """
+        told = self._told()
+        number, version = (told.get(name, b"").decode("utf-8", "replace") for name in ("process_id", "version"))
+        because = ""
+        if number != str(self._pid):
+            if not self.settle():
+                log = self.evidence.log_tail(LOG_LINES)
+                raise StartError("start-failed", "; ".join(filter(None, [self.detail, last_words(log)])), log=log)
+            because = f"its process is {number or 'not named'}, and {self._pid} was started"
+        elif self.host.image.board.program and version != ".".join(map(str, self.version)):
+            because = f"it is {version}, and the run is for {'.'.join(map(str, self.version))}"
+        if because:
+            raise InfrastructureError(
+                "another server answers on the port of the board",
+                where=self.host.shell.shown,
+                because=because,
+                remedy="make `reach` lead to the machine of `start`, and `program` the release of --server",
+            )
+
+    def _told(self) -> dict[str, bytes]:
+        """The fields of INFO that identify a server; `version` is that of its family."""
+        try:
+            with Client(connect(self.upstream, deadline_seconds=self.deadline_seconds)) as client:
+                reply = client.command("INFO", "server")
+        except (OSError, hiredis.HiredisError):
+            return {}
+        lines = reply.split(b"\r\n") if isinstance(reply, bytes) else []
+        fields = {name.decode("utf-8", "replace"): value for name, _, value in (line.partition(b":") for line in lines)}
+        return {**fields, "version": fields.get("valkey_version", fields.get("redis_version", b""))}
+
+    def arguments(self) -> list[str]:
+        """The server's command line. It listens on loopback alone."""
+        assert self._tunnel is not None
+        arguments = ["--port", str(self._tunnel.there), "--bind", LOOPBACK, "--save", "", "--dir", self._work_folder]
+        arguments += debug_arguments(self.build)
+        arguments += [] if self.spec.tests_memory else crash_arguments(self.build)
+        arguments += module_arguments(PurePosixPath(self.host.module_place(module)) for module in self.build.modules)
+        return with_own_options(arguments, self.options)
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the server, and end the connections."""
+        try:
+            if self.started():
+                try:
+                    self.poll()
+                except InfrastructureError:
+                    # Nothing more can be learned of it.
+                    self._pid = 0
+            super().__exit__()
+        finally:
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._remote is not None:
+            self.host.closed(self._remote)
+            self._remote.close()
+        if self._tunnel is not None:
+            self._tunnel.close()
+
+    @property
+    def _work_folder(self) -> str:
+        return f"{self.host.folder}/{self.name}"

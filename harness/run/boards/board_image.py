@@ -1,0 +1,28 @@
+"""What a cell needs to know of a board: how to reach it, and which programs of this host it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
+
+import msgspec
+
+from harness.core.model import Record
+from harness.plan.board import Board  # noqa: TC001 - the same
+
+
+class BoardImage(Record, frozen=True):
+    """A board and the programs that are copied to it."""
+
+    board: Board
+    file: str
+    """The user's file, for messages."""
+    environment: dict[str, str]
+    """The environment of the commands that reach it."""
+    programs: dict[str, Path] = msgspec.field(default_factory=dict)
+    """Name there -> file here."""
+    timeout_multiplier: float = 1.0
+    """How many times longer than usual to wait for it (`--timeout-multiplier`)."""
+
+    def deadline_seconds(self, base_seconds: float) -> float:
+        """The deadline of a task of the connection itself, such as a login."""
+        return base_seconds * self.timeout_multiplier

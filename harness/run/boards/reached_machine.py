@@ -1,0 +1,151 @@
+"""The board of a cell: its folder there with the cell's programs, and the ports that lead to its servers."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shlex
+import tempfile
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
+from harness.core.sockets import held_port
+from harness.run.boards.remote_shell import RemoteProcess, RemoteShell, reserved_name, with_values
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import PurePath
+
+    from harness.record.cell_events import Counters
+    from harness.run.boards.board_image import BoardImage
+
+LOOPBACK = "127.0.0.1"
+SERVER = "server"
+CANARY = "canary"
+"""Names of programs in the cell's folder there."""
+PORTS = (20000, 32767)
+"""Ports there that are tried: below those that Linux gives to clients, and above those of usual services."""
+
+
+class ProgramEnd(NamedTuple):
+    """How a program there ended."""
+
+    code: int
+    """Exit status; negative for a signal."""
+
+
+class ProgramResult(NamedTuple):
+    """A program that has ended there."""
+
+    end: ProgramEnd | None
+    output: bytes
+
+
+class Tunnel:
+    """A port of the board's loopback as one of this host's, as long as it is open."""
+
+    def __init__(self, image: BoardImage) -> None:
+        """Raises InfrastructureError if its command cannot be started."""
+        self._image = image
+        self._holder = held_port(LOOPBACK)
+        self.here = int(self._holder.getsockname()[1])
+        self.there = random.randint(*PORTS) if image.board.reach else self.here
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+        self._process = None
+        if image.board.reach:
+            self._process = process.start(
+                with_values(image.board.reach, {"{here}": str(self.here), "{there}": str(self.there)}),
+                output=self._said,
+                environment=image.environment,
+            )
+
+    def refuse_ended(self) -> None:
+        """Raise InfrastructureError if its command has ended with an error: clients lost their connections by that."""
+        if self._process is None or not (code := self._process.poll()):
+            return
+        self._said.seek(0)
+        said = self._said.read().decode("utf-8", "replace").strip().splitlines()
+        raise InfrastructureError(
+            "the way to the board's port has ended",
+            where=f"{self._image.file}: reach = {shlex.join(self._image.board.reach)}",
+            because="\n".join([*said[-5:], f"it ended with {code}"]),
+            remedy=f"plumb board {self._image.file}",
+        )
+
+    def close(self) -> None:
+        """End it."""
+        if self._process is not None:
+            process.kill_group(self._process)
+        self._said.close()
+        self._holder.close()
+
+
+class ReachedMachine:
+    """The board of a cell, with the cell's programs on it. It is made on first use."""
+
+    def __init__(self, image: BoardImage) -> None:
+        self.image = image
+        self.shell = RemoteShell(image)
+        self.folder = ""
+        """The cell's folder there; empty before its first use, and after `close`."""
+        self._open: list[tuple[RemoteProcess, Tunnel]] = []
+
+    def machine(self) -> Self:
+        """The machine with the cell's programs on it. Raises InfrastructureError if it cannot be reached."""
+        if self.folder:
+            return self
+        folder = f"{self.image.board.folder.rstrip('/')}/{reserved_name()}"
+        made = self.shell.run("mkdir", "-m", "700", folder, quiet=False)
+        if made.code != 0:
+            raise InfrastructureError(
+                "the board's folder cannot be used",
+                where=f"{self.image.file}: folder = {self.image.board.folder}",
+                because=made.output.decode("utf-8", "replace").strip(),
+                remedy="name a folder there that its user may write",
+            )
+        self.folder = folder
+        for name, program in self.image.programs.items():
+            self.shell.put(program, f"{folder}/{name}")
+            self.shell.run("chmod", "755", f"{folder}/{name}")
+        return self
+
+    def run(self, command: Sequence[str], *, deadline_seconds: float, traced: bool = False) -> ProgramResult:
+        """Run a program of the cell there, by its name, to its end. Nothing there can trace it."""
+        assert not traced
+        words = [*self.image.board.under, f"{self.folder}/{command[0]}", *command[1:]]
+        ended = self.shell.run(*words, deadline_seconds=deadline_seconds, quiet=False)
+        return ProgramResult(ProgramEnd(ended.code), ended.output)
+
+    def module_place(self, module: PurePath) -> str:
+        """The path there of a module that the server loads when it starts."""
+        return f"{self.folder}/{module.name}"
+
+    def server_place(self) -> str:
+        """The path there of the server: the user's own, or the one that was copied."""
+        return self.image.board.program or f"{self.folder}/{SERVER}"
+
+    def opened(self, started: RemoteProcess, tunnel: Tunnel) -> None:
+        """Watch a server's connections."""
+        self._open.append((started, tunnel))
+
+    def closed(self, started: RemoteProcess) -> None:
+        """A server has ended, so that its connections may, too."""
+        self._open = [one for one in self._open if one[0] is not started]
+
+    def counters(self) -> Counters | None:
+        """No counters of misaligned accesses are read from a board."""
+        return None
+
+    def refuse_ended(self) -> None:
+        """Raise InfrastructureError if a connection to a server was lost."""
+        for started, tunnel in self._open:
+            started.poll()
+            tunnel.refuse_ended()
+
+    def close(self) -> None:
+        """Remove the cell's folder there. If the connection is lost, it remains."""
+        folder, self.folder = self.folder, ""
+        if folder:
+            with contextlib.suppress(InfrastructureError):
+                self.shell.run("rm", "-rf", folder)

@@ -1,0 +1,304 @@
+"""Runs commands on a board through its `sh`, and learns from `sh` alone how they ended.
+
+The status of ssh says too little: 255 is a lost connection, a status of the program's own, and with some shells a
+signal. Other transports have no status. So `sh` there writes lines of its own to standard error: the process number
+when the program has started, its state when asked, and its status when it has ended. Without the last line, nothing is
+known of the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
+from harness.core.processes.capped_log import CappedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import IO
+
+    from harness.run.boards.board_image import BoardImage
+
+MARK = "plumbline:"
+"""The first word of the lines that our scripts write."""
+ANSWER_SECONDS = 20.0
+"""How long the machine may take to answer a question, which is a line each way."""
+COPY_SECONDS = 300.0
+POLL_SECONDS = 0.02
+_SAID = re.compile(rf"^{MARK} (\w+) (.*)$", re.MULTILINE)
+
+# Each script is one line: the login shell may be csh, whose words cannot contain a line's end.
+_RUN = f'"$@"; echo "{MARK} end $?" >&2'
+_SUPERVISE = " ".join(
+    [
+        'cd "$1" || { echo "' + MARK + ' lacking $1" >&2; exit 1; };',
+        "shift; exec 3<&0;",
+        # In a session of its own, a server ends with everything that it has started.
+        "if command -v setsid >/dev/null 2>&1;",
+        'then g=-; setsid "$@" </dev/null 3<&- 2>&1 & p=$!;',
+        'else g=; "$@" </dev/null 3<&- 2>&1 & p=$!; fi;',
+        f'echo "{MARK} pid $p" >&2;',
+        "( while read -r what which <&3; do case $what in",
+        "state) s=$(sed 's/.*) \\(.\\).*/\\1/' /proc/$p/stat 2>/dev/null || ps -o s= -p $p 2>/dev/null);",
+        f'echo "{MARK} state $which $s" >&2;;',
+        '*) kill -s "$what" "$p";; esac; done;',
+        # The connection has ended.
+        'kill -s KILL -- "$g$p" ) >/dev/null & w=$!;',
+        'wait "$p"; c=$?;',
+        'kill -s KILL "$w" 2>/dev/null; if test "$g"; then kill -s KILL -- "-$p" 2>/dev/null; fi;',
+        f'echo "{MARK} end $c" >&2',
+    ]
+)
+
+
+class Ended(NamedTuple):
+    """A command that has ended there."""
+
+    code: int
+    """Its status; negative for a signal."""
+    output: bytes
+
+
+def code_of(status: int) -> int:
+    """A status of `sh` as a code: above 128 it is a signal, which ksh adds to 256 instead of 128."""
+    number = status - (256 if status > 256 else 128)
+    return -number if number in set(signal.Signals) else status
+
+
+class RemoteShell:
+    """The way to a board's `sh`."""
+
+    def __init__(self, image: BoardImage) -> None:
+        self.image = image
+        self.board = image.board
+
+    @property
+    def shown(self) -> str:
+        """The way, for messages."""
+        return f"{self.image.file}: start = {shlex.join(self.board.start)}"
+
+    def words(self, script: str, *arguments: str) -> list[str]:
+        """The command line here that runs a script there, with arguments."""
+        there = ["sh", "-c", script, "sh", *arguments]
+        return [*self.board.start, *([shlex.join(there)] if self.board.words == "shell" else there)]
+
+    def run(
+        self, *command: str, requests: bytes = b"", deadline_seconds: float = ANSWER_SECONDS, quiet: bool = True
+    ) -> Ended:
+        """Run a command there to its end. `requests`: what it reads. `quiet`: without what it writes to standard error.
+
+        Raises InfrastructureError if nothing is known of its end.
+        """
+        with tempfile.TemporaryFile() as input_, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            input_.write(requests)
+            input_.seek(0)
+            script = _RUN if quiet else _RUN.replace('"$@"', '"$@" 2>&1')
+            started = process.start(
+                self.words(script, *command),
+                output=output,
+                errors=errors,
+                requests=input_,
+                environment=self.image.environment,
+            )
+            expired = not _ends(started, self.image.deadline_seconds(deadline_seconds))
+            process.kill_group(started)
+            errors.seek(0)
+            said = errors.read().decode("utf-8", "replace")
+            output.seek(0)
+            content = output.read()
+        status = next((value for word, value in _SAID.findall(said) if word == "end"), "")
+        if not status.isdecimal():
+            late = f"no answer within {self.image.deadline_seconds(deadline_seconds):.0f} s"
+            raise self.lost(said, status=late if expired else f"{self.board.start[0]} ended with {started.returncode}")
+        return Ended(code_of(int(status)), content)
+
+    def lost(self, said: str, *, status: str) -> InfrastructureError:
+        """The error for a connection that has ended, or is silent. `said`: what came to standard error."""
+        lines = [line for line in said.splitlines() if line.strip() and not line.startswith(MARK)]
+        return InfrastructureError(
+            "the connection to the board was lost",
+            where=self.shown,
+            because="\n".join([*lines[-5:], status]),
+            remedy=f"plumb board {self.image.file}, which checks each step",
+        )
+
+    def put(self, content: bytes | Path, place: str) -> None:
+        """Copy a file there. Raises InfrastructureError if it does not arrive whole, as on a full disk."""
+        size = len(content) if isinstance(content, bytes) else content.stat().st_size
+        if self.board.put:
+            with _as_file(content) as here:
+                self._copy(self.board.put, {"{from}": str(here), "{to}": place})
+        else:
+            sent = content if isinstance(content, bytes) else content.read_bytes()
+            self._run_script('cat > "$1"', place, requests=sent, what=f"{place} cannot be written there")
+        arrived = self._run_script('wc -c < "$1"', place, what=f"{place} did not arrive there").output.strip()
+        if arrived != str(size).encode():
+            raise InfrastructureError(
+                f"{place} did not arrive whole",
+                where=self.shown,
+                because=f"it has {size} bytes here, and {arrived.decode('utf-8', 'replace')[:80]} there",
+                remedy=f"plumb board {self.image.file}",
+            )
+
+    def get(self, place: str) -> bytes:
+        """A file from there. Raises FileNotFoundError if there is none."""
+        if self.run("test", "-f", place).code != 0:
+            raise FileNotFoundError(place)
+        if not self.board.get:
+            return self._run_script('cat "$1"', place, what=f"{place} cannot be read there").output
+        with tempfile.TemporaryDirectory() as folder:
+            here = Path(folder) / "file"
+            self._copy(self.board.get, {"{from}": place, "{to}": str(here)})
+            return here.read_bytes()
+
+    def _run_script(self, script: str, *arguments: str, what: str, requests: bytes = b"") -> Ended:
+        ended = self.run("sh", "-c", script, "sh", *arguments, requests=requests, deadline_seconds=COPY_SECONDS)
+        if ended.code != 0:
+            why = self.run("sh", "-c", 'df -k "${1%/*}" 2>&1; ls -ld "${1%/*}" 2>&1', "sh", *arguments).output
+            raise InfrastructureError(
+                what, where=self.shown, because=why.decode("utf-8", "replace").strip(), remedy="free space, or `folder`"
+            )
+        return ended
+
+    def _copy(self, words: Sequence[str], values: Mapping[str, str]) -> None:
+        process.run_successfully(
+            with_values(words, values),
+            problem="a file could not be copied",
+            deadline_seconds=self.image.deadline_seconds(COPY_SECONDS),
+            where=f"{self.image.file}: {shlex.join(words)}",
+            remedy=f"plumb board {self.image.file}; or remove `put` and `get`: then files go through `start`",
+            environment=self.image.environment,
+        )
+
+
+def with_values(words: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """A command of a board's file with values in their places."""
+    filled = []
+    for word in words:
+        for place, value in values.items():
+            word = word.replace(place, value)  # noqa: PLW2901
+        filled.append(word)
+    return filled
+
+
+@contextlib.contextmanager
+def _as_file(content: bytes | Path) -> Iterator[Path]:
+    """The path of a file with the content."""
+    if isinstance(content, Path):
+        yield content
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        yield Path(file.name)
+
+
+def _ends(started: subprocess.Popen[bytes], deadline_seconds: float) -> bool:
+    try:
+        started.wait(deadline_seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+class RemoteProcess:
+    """A program that runs on a board until it ends, or the connection does."""
+
+    def __init__(self, shell: RemoteShell, command: Sequence[str], *, folder: str, log: Path, said: Path) -> None:
+        """Start it in a folder there. `log` receives both of its outputs, `said` what the connection says."""
+        self._shell = shell
+        self._said = said
+        self._asked = 0
+        with log.open("wb") as output, said.open("wb") as errors:
+            self.capped = CappedLog(output.fileno())
+            self.process = process.start(
+                shell.words(_SUPERVISE, folder, *command),
+                output=output,
+                errors=errors,
+                requests=subprocess.PIPE,
+                environment=shell.image.environment,
+            )
+
+    def _answers(self) -> list[tuple[str, str]]:
+        return _SAID.findall(self._text())
+
+    def _text(self) -> str:
+        return self._said.read_bytes().decode("utf-8", "replace")
+
+    def _answer(self, word: str, value: str = "") -> str:
+        """The last answer that begins with this word and value; empty if there is none."""
+        found = [rest for said, rest in self._answers() if said == word and rest.startswith(value)]
+        return found[-1] if found else ""
+
+    def pid(self) -> int:
+        """Its process number there. Raises InfrastructureError if the machine does not tell it."""
+        deadline = time.monotonic() + self._shell.image.deadline_seconds(ANSWER_SECONDS)
+        while not (pid := self._answer("pid")):
+            ended = self.process.poll()
+            if ended is not None and not self._answer("pid"):
+                raise self._shell.lost(self._text(), status=f"{self._shell.board.start[0]} ended with {ended}")
+            if time.monotonic() > deadline:
+                raise self._shell.lost(self._text(), status="the server's process number did not arrive")
+            time.sleep(POLL_SECONDS)
+        return int(pid)
+
+    def poll(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs.
+
+        Raises InfrastructureError if the connection has ended without it.
+        """
+        ended = self.process.poll()
+        if status := self._answer("end"):
+            return code_of(int(status))
+        if ended is not None:
+            raise self._shell.lost(self._text(), status=f"{self._shell.board.start[0]} ended with {ended}")
+        return None
+
+    def state(self) -> str:
+        """Its state there, as one letter of ps(1); empty if it has ended. Raises InfrastructureError without answer."""
+        self._asked += 1
+        asked = str(self._asked)
+        self._tell(f"state {asked}")
+        deadline = time.monotonic() + self._shell.image.deadline_seconds(ANSWER_SECONDS)
+        while not (answer := self._answer("state", f"{asked} ") or self._answer("state", asked)):
+            if self.poll() is not None:
+                return ""
+            if time.monotonic() > deadline:
+                raise self._shell.lost(self._text(), status="the board does not answer")
+            time.sleep(POLL_SECONDS)
+        return answer.partition(" ")[2]
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to it. Nothing happens if it has ended."""
+        self._tell(signal.Signals(number).name.removeprefix("SIG"))
+
+    def _tell(self, line: str) -> None:
+        stream: IO[bytes] | None = self.process.stdin
+        assert stream is not None
+        with contextlib.suppress(OSError):
+            stream.write(f"{line}\n".encode())
+            stream.flush()
+
+    def close(self) -> None:
+        """End it, if it still runs, and the connection: at the end of its input, the script there kills it."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+        _ends(self.process, self._shell.image.deadline_seconds(ANSWER_SECONDS))
+        process.kill_group(self.process)
+        self.capped.close()
+
+
+def reserved_name() -> str:
+    """The name of a folder that nothing else has."""
+    return f"plumbline-{os.urandom(8).hex()}"

@@ -1,0 +1,215 @@
+"""Checks each way to a board that a run needs, and says what to change where one does not work. Nothing is built.
+
+A program that a board always has, `sh`, stands for the server.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.core.errors import InfrastructureError
+from harness.run.boards.reached_machine import LOOPBACK, ReachedMachine, Tunnel
+from harness.run.boards.remote_shell import RemoteProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.run.boards.board_image import BoardImage
+
+WORDS = ("two  spaces", "a'quote", 'a"quote', "$HOME", "")
+"""Words that arrive only if nobody splits or expands them."""
+CONTENT = bytes(range(256)) * 300
+"""The content of a file that is copied there and back: every byte, and more than a pipe holds."""
+END_SECONDS = 20.0
+TUNNEL_SECONDS = 20.0
+POLL_SECONDS = 0.05
+
+
+class Step(NamedTuple):
+    """One step of a check."""
+
+    name: str
+    works: bool
+    detail: str
+    """What was seen."""
+    remedy: str = ""
+    """What to change; empty if it works."""
+
+
+def check(image: BoardImage) -> Iterator[Step]:
+    """Each step as soon as it has ended. After a step that all others need, there are no more if it fails."""
+    host = ReachedMachine(image)
+    login = _login(host)
+    yield login
+    if not login.works:
+        return
+    words = _words(host)
+    yield words
+    if not words.works:
+        return
+    try:
+        try:
+            folder = host.machine().folder
+        except InfrastructureError as error:
+            yield Step("folder", works=False, detail=_said(error), remedy="name a folder in `folder`")
+            return
+        yield Step("folder", works=True, detail=f"{folder}, removed at the end")
+        with tempfile.TemporaryDirectory() as logs:
+            for step in (_start, _signal, _hang_up):
+                yield step(host, Path(logs))
+            yield _files(host)
+            if image.board.program:
+                yield _program(host)
+            yield _port(host, Path(logs))
+    finally:
+        host.close()
+
+
+def _said(error: InfrastructureError) -> str:
+    return "; ".join(error.because.splitlines()) or error.what
+
+
+def _login(host: ReachedMachine) -> Step:
+    try:
+        told = host.shell.run("uname", "-a")
+    except InfrastructureError as error:
+        remedy = "make the words of `start` run a command there without a question: ssh needs a key, and a known host"
+        return Step("login", works=False, detail=_said(error), remedy=remedy)
+    return Step("login", works=True, detail=told.output.decode("utf-8", "replace").strip()[:200])
+
+
+def _words(host: ReachedMachine) -> Step:
+    told = host.shell.run("printf", "<%s>", *WORDS).output.decode("utf-8", "replace")
+    due = "".join(f"<{word}>" for word in WORDS)
+    other = "exact" if host.image.board.words == "shell" else "shell"
+    remedy = f'words = "{other}"; and nothing that the login shell starts may write to its output'
+    right = told == due
+    detail = "arrive as they are" if right else f"arrive as {told[:200]}"
+    return Step("words", works=right, detail=detail, remedy="" if right else remedy)
+
+
+def _supervised(host: ReachedMachine, logs: Path, script: str) -> RemoteProcess:
+    """A script that runs there as a server does."""
+    return RemoteProcess(host.shell, ["sh", "-c", script], folder=host.folder, log=logs / "log", said=logs / "said")
+
+
+def _await(started: RemoteProcess) -> int | None:
+    deadline = time.monotonic() + END_SECONDS
+    while (code := started.poll()) is None and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    return code
+
+
+def _start(host: ReachedMachine, logs: Path) -> Step:
+    remedy = "standard input and both outputs must pass through `start`: docker exec needs -i, ssh no -n and no -t"
+    started = _supervised(host, logs, "echo from the board; exit 3")
+    try:
+        code = _await(started)
+    except InfrastructureError as error:
+        return Step("start", works=False, detail=_said(error), remedy=remedy)
+    finally:
+        started.close()
+    output = (logs / "log").read_text("utf-8", "replace").strip()
+    works = code == 3 and output == "from the board"
+    detail = "a program's output and status arrive" if works else f"status {code} and output {output[:200]!r}"
+    return Step("start", works=works, detail=detail, remedy="" if works else remedy)
+
+
+def _signal(host: ReachedMachine, logs: Path) -> Step:
+    """Whether an end by SIGBUS is seen as that, and a program can be stopped and asked for its state."""
+    started = _supervised(host, logs, "kill -s STOP $$; kill -s BUS $$; exit 0")
+    remedy = "its `sh` must report a signal as 128 + its number, and `ps -o s= -p NUMBER` or /proc a state"
+    try:
+        deadline = time.monotonic() + END_SECONDS
+        while (state := started.state()) != "T" and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        started.send_signal(signal.SIGCONT)
+        code = _await(started)
+    except InfrastructureError as error:
+        return Step("signal", works=False, detail=_said(error), remedy=remedy)
+    finally:
+        started.close()
+    works = state == "T" and code == -signal.SIGBUS
+    detail = "an end by SIGBUS is seen as such" if works else f"the state was {state or 'unknown'}, the status {code}"
+    return Step("signal", works=works, detail=detail, remedy="" if works else remedy)
+
+
+def _hang_up(host: ReachedMachine, logs: Path) -> Step:
+    """Whether a program ends there when the connection does."""
+    started = _supervised(host, logs, "sleep 600; exit 0")
+    remedy = "end of input must pass through `start`; otherwise servers remain there when a run is killed"
+    try:
+        number = started.pid()
+        started.close()
+        deadline = time.monotonic() + END_SECONDS
+        while (lives := host.shell.run("kill", "-s", "0", str(number)).code == 0) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+    except InfrastructureError as error:
+        return Step("end", works=False, detail=_said(error), remedy=remedy)
+    finally:
+        started.close()
+    detail = "a program goes on after its connection has ended" if lives else "programs end with their connection"
+    return Step("end", works=not lives, detail=detail, remedy=remedy if lives else "")
+
+
+def _files(host: ReachedMachine) -> Step:
+    board = host.image.board
+    way = "by `put` and `get`" if board.put or board.get else "through `start`"
+    place = f"{host.folder}/file"
+    try:
+        host.shell.put(CONTENT, place)
+        back = host.shell.get(place)
+    except (InfrastructureError, OSError) as error:
+        detail = _said(error) if isinstance(error, InfrastructureError) else str(error)
+        return Step("files", works=False, detail=detail, remedy="name the commands in `put` and `get`, as with scp")
+    if back != CONTENT:
+        detail = f"{len(CONTENT)} bytes came back as {len(back)} others"
+        return Step("files", works=False, detail=detail, remedy="name the commands in `put` and `get`, as with scp")
+    return Step("files", works=True, detail=f"a file arrives, and comes back, {way}")
+
+
+def _program(host: ReachedMachine) -> Step:
+    board = host.image.board
+    told = host.shell.run(*board.under, board.program, "--version", quiet=False)
+    text = told.output.decode("utf-8", "replace").strip()[:200]
+    works = told.code == 0 and " v=" in text
+    remedy = "" if works else "`program` must be the path there of redis-server or valkey-server"
+    return Step("program", works=works, detail=text or f"status {told.code}", remedy=remedy)
+
+
+def _port(host: ReachedMachine, logs: Path) -> Step:
+    """Whether a port there is reached from here. Without a program there that listens, only the way is tried."""
+    if not host.image.board.reach:
+        return Step(
+            "port", works=True, detail="not tried: without `reach`, servers must listen on this host's loopback"
+        )
+    tunnel = Tunnel(host.image)
+    remedy = "`reach` must make {there} of the machine's loopback {here} of this one's, as ssh -L does"
+    try:
+        deadline = time.monotonic() + TUNNEL_SECONDS
+        while not _accepts(tunnel.here):
+            tunnel.refuse_ended()
+            if time.monotonic() > deadline:
+                return Step("port", works=False, detail="nothing listens on {here}", remedy=remedy)
+            time.sleep(POLL_SECONDS)
+        tunnel.refuse_ended()
+    except InfrastructureError as error:
+        return Step("port", works=False, detail=_said(error), remedy=remedy)
+    finally:
+        tunnel.close()
+    return Step(
+        "port", works=True, detail="a port here leads to the machine; the first server shows whether it answers"
+    )
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection((LOOPBACK, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
