@@ -53,6 +53,26 @@ class CrashReport(NamedTuple):
     """The signal that the server names; 0 for a failed assertion that names none."""
 
 
+class FaultPlace(NamedTuple):
+    """The instruction that a crash report names, in the program itself."""
+
+    function: str
+    """Empty for a static function, of which glibc knows no name (backtrace_symbols(3))."""
+    offset: int
+    """Past the function's beginning, or without a name past the program's."""
+
+
+def fault_place(log: bytes) -> FaultPlace | None:
+    """Where a server that reports its crash says that it died; None if it does not say, or died in a library."""
+    found = _FAULT_PLACE.search(log)
+    return FaultPlace(found["function"].decode("utf-8", "replace"), int(found["offset"], 16)) if found else None
+
+
+_FAULT_PLACE = re.compile(
+    rb"^EIP:\n(?:(?!\.so\b)[^\n(])*\((?P<function>\w*)\+0x(?P<offset>[0-9a-f]+)\)\[0x[0-9a-f]+\]", re.MULTILINE
+)
+
+
 def unnamed_addresses(log: bytes) -> list[int]:
     """The addresses of the stack in a crash report at which glibc names no function: those of static functions, in the
     program itself and relative to its start (backtrace_symbols(3)).

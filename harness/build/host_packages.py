@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.build import googletest, toolchain
@@ -34,6 +35,11 @@ BROWSERS = ("chromium-headless-shell", *DRIVEN_BROWSERS)
 """Browsers that can open a page without input, the fastest first."""
 BROWSER_PACKAGE = "chromium-driver"
 """Debian's ChromeDriver, which depends on the Chromium of its own version."""
+
+SSH_SERVER = "/usr/sbin/sshd"
+SSH_SERVER_PACKAGE = "openssh-server"
+"""The machine of the tests of boards, which start it on a port of loopback. Debian's package also starts its service.
+"""
 
 GO_PACKAGE = "golang-go"
 """Compiles actionlint, the linter of the workflows, which no Debian release contains."""
@@ -92,7 +98,8 @@ def _test_packages() -> list[str]:
     driven = any(shutil.which(name) for name in DRIVEN_BROWSERS) and shutil.which(BROWSER_DRIVER)
     browser = [] if driven else [BROWSER_PACKAGE]
     go = [] if any(shutil.which(name) for name in ("actionlint", "go")) else [GO_PACKAGE]
-    return [*browser, *go, googletest.PACKAGE]
+    ssh = [] if shutil.which("sshd") or Path(SSH_SERVER).is_file() else [SSH_SERVER_PACKAGE]
+    return [*browser, *go, googletest.PACKAGE, *ssh]
 
 
 def _emulator_packages(catalog: Catalog, targets: Sequence[str], emulator: str, *, counts: bool) -> list[str]:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+PORT_HERE = "{port here}"
+PORT_THERE = "{port there}"
+_FILES = ("{from}", "{to}")
+
+
 class Board(Record, frozen=True):
     """A machine that you can reach, for `plumb check --board FILE` and `plumb board FILE`."""
 
@@ -40,14 +45,16 @@ class Board(Record, frozen=True):
     get: list[str] = msgspec.field(default_factory=list)
     """A command of this host that copies a file from there: `["scp", "pi:{from}", "{to}"]`. Empty: through `start`."""
     reach: list[str] = msgspec.field(default_factory=list)
-    """A command of this host that makes port {there} of the machine's loopback port {here} of this host's:
-    `["ssh", "-N", "-L", "127.0.0.1:{here}:127.0.0.1:{there}", "pi"]`. It may run until it is ended, or end at once with
-    status 0. Empty: the machine has this host's loopback.
+    """A command of this host that makes the socket {there} of the machine the socket {here} of this host, which nobody
+    else can open: `["ssh", "-N", "-L", "{here}:{there}", "pi"]`. It may run until it is ended, or end at once with
+    status 0. A way that knows only ports names {port here} and {port there}, of loopback, which other users of both
+    machines can then reach. Empty: the machine has this host's files.
     """
 
-
-_PLACES = {"put": ("{from}", "{to}"), "get": ("{from}", "{to}"), "reach": ("{here}", "{there}")}
-"""Key -> what its words must contain."""
+    @property
+    def by_port(self) -> bool:
+        """Whether servers there listen on a port."""
+        return any(PORT_HERE in word or PORT_THERE in word for word in self.reach)
 
 
 def read_board(path: Path) -> Board:
@@ -61,7 +68,8 @@ def read_board(path: Path) -> Board:
 
     if not board.start:
         refuse("start", "start has no words", 'start = ["ssh", "user@host"]')
-    for key, places in _PLACES.items():
+    ways = (PORT_HERE, PORT_THERE) if board.by_port else ("{here}", "{there}")
+    for key, places in {"put": _FILES, "get": _FILES, "reach": ways}.items():
         words: list[str] = getattr(board, key)
         for place in places if words else ():
             if not any(place in word for word in words):

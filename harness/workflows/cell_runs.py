@@ -86,7 +86,7 @@ class CellRuns:
             return record
 
         def io_bound(cell: Cell) -> bool:
-            # A machine of the kernel tier takes memory and processor time even while its programs wait. A board is small.
+            # A machine of the kernel tier takes memory and processor time even while its programs wait.
             is_elsewhere = self._prepared.targets[cell.target].target.emulator.is_elsewhere
             return self._bench.catalog.suites[cell.suite].io_bound and not is_elsewhere
 

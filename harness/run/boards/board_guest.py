@@ -1,4 +1,4 @@
-"""A guest on a board: a server that a command such as ssh started there, reached through a port."""
+"""A guest on a board: a server that a command such as ssh started there, reached through a socket or a port."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import hiredis
 from harness.core.errors import InfrastructureError
 from harness.core.sockets import connect
 from harness.protocol.resp import Client
-from harness.run.boards.reached_machine import LOOPBACK, Tunnel
+from harness.run.boards.reached_machine import Tunnel
 from harness.run.boards.remote_shell import RemoteProcess
 from harness.run.server_process import LOG_LINES, POLL_SECONDS, Guest, StartError
 from harness.run.servers.endings import last_words
@@ -62,9 +62,9 @@ class BoardGuest(Guest):
 
     @property
     def upstream(self) -> Address:
-        """The port of loopback that leads to the server."""
+        """The socket, or the port of loopback, that leads to the server."""
         assert self._tunnel is not None
-        return LOOPBACK, self._tunnel.here
+        return self._tunnel.address
 
     @property
     def _private_address(self) -> Address:
@@ -130,7 +130,7 @@ class BoardGuest(Guest):
         machine.shell.run("mkdir", "-p", self._work_folder, *sorted(places))
         for name, content in self.spec.files.items():
             machine.shell.put(content, f"{self._work_folder}/{name}")
-        self._tunnel = Tunnel(machine.image)
+        self._tunnel = Tunnel(machine.image, here=self.socket_path, there=f"{self._work_folder}/s")
         self._remote = RemoteProcess(
             machine.shell,
             [*machine.image.board.under, machine.server_place(), *self.arguments()],
@@ -181,7 +181,7 @@ class BoardGuest(Guest):
             because = f"it is {version}, and the run is for {'.'.join(map(str, self.version))}"
         if because:
             raise InfrastructureError(
-                "another server answers on the port of the board",
+                "another server answers in place of the board's",
                 where=self.host.shell.shown,
                 because=because,
                 remedy="make `reach` lead to the machine of `start`, and `program` the release of --server",
@@ -199,9 +199,9 @@ class BoardGuest(Guest):
         return {**fields, "version": fields.get("valkey_version", fields.get("redis_version", b""))}
 
     def arguments(self) -> list[str]:
-        """The server's command line. It listens on loopback alone."""
+        """The server's command line. It listens on a socket in a folder of its user's, or on loopback."""
         assert self._tunnel is not None
-        arguments = ["--port", str(self._tunnel.there), "--bind", LOOPBACK, "--save", "", "--dir", self._work_folder]
+        arguments = [*self._tunnel.listens, "--save", "", "--dir", self._work_folder]
         arguments += debug_arguments(self.build)
         arguments += [] if self.spec.tests_memory else crash_arguments(self.build)
         arguments += module_arguments(PurePosixPath(self.host.module_place(module)) for module in self.build.modules)

@@ -1,4 +1,4 @@
-"""The board of a cell: its folder there with the cell's programs, and the ports that lead to its servers."""
+"""The board of a cell: its folder there with the cell's programs, and the ways that lead to its servers."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import contextlib
 import random
 import shlex
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.sockets import held_port
+from harness.plan.board import PORT_HERE, PORT_THERE
 from harness.run.boards.remote_shell import RemoteProcess, RemoteShell, reserved_name, with_values
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Sequence
     from pathlib import PurePath
 
+    from harness.core.sockets import Address
     from harness.record.cell_events import Counters
     from harness.run.boards.board_image import BoardImage
 
@@ -43,19 +47,30 @@ class ProgramResult(NamedTuple):
 
 
 class Tunnel:
-    """A port of the board's loopback as one of this host's, as long as it is open."""
+    """A server's socket on the board, or a port of its loopback, as one of this host, as long as it is open."""
 
-    def __init__(self, image: BoardImage) -> None:
-        """Raises InfrastructureError if its command cannot be started."""
+    def __init__(self, image: BoardImage, *, here: Path, there: str) -> None:
+        """`here`, `there`: the paths of the sockets, if the way to the board knows sockets.
+
+        Raises InfrastructureError if its command cannot be started.
+        """
         self._image = image
-        self._holder = held_port(LOOPBACK)
-        self.here = int(self._holder.getsockname()[1])
-        self.there = random.randint(*PORTS) if image.board.reach else self.here
+        self._holder: socket.socket | None = None
+        if image.board.by_port:
+            self._holder = held_port(LOOPBACK)
+            port_here, port_there = int(self._holder.getsockname()[1]), random.randint(*PORTS)
+            self.address: Address = (LOOPBACK, port_here)
+            self.listens = ["--port", str(port_there), "--bind", LOOPBACK]
+            values = {PORT_HERE: str(port_here), PORT_THERE: str(port_there)}
+        else:
+            self.address = here if image.board.reach else Path(there)
+            self.listens = ["--port", "0", "--unixsocket", there]
+            values = {"{here}": str(here), "{there}": there}
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
         self._process = None
         if image.board.reach:
             self._process = process.start(
-                with_values(image.board.reach, {"{here}": str(self.here), "{there}": str(self.there)}),
+                with_values(image.board.reach, values),
                 output=self._said,
                 environment=image.environment,
             )
@@ -67,7 +82,7 @@ class Tunnel:
         self._said.seek(0)
         said = self._said.read().decode("utf-8", "replace").strip().splitlines()
         raise InfrastructureError(
-            "the way to the board's port has ended",
+            "the way to the board's server has ended",
             where=f"{self._image.file}: reach = {shlex.join(self._image.board.reach)}",
             because="\n".join([*said[-5:], f"it ended with {code}"]),
             remedy=f"plumb board {self._image.file}",
@@ -78,7 +93,8 @@ class Tunnel:
         if self._process is not None:
             process.kill_group(self._process)
         self._said.close()
-        self._holder.close()
+        if self._holder is not None:
+            self._holder.close()
 
 
 class ReachedMachine:

@@ -6,19 +6,20 @@ A program that a board always has, `sh`, stands for the server.
 from __future__ import annotations
 
 import signal
-import socket
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.core.errors import InfrastructureError
-from harness.run.boards.reached_machine import LOOPBACK, ReachedMachine, Tunnel
+from harness.core.sockets import connect
+from harness.run.boards.reached_machine import ReachedMachine, Tunnel
 from harness.run.boards.remote_shell import RemoteProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from harness.core.sockets import Address
     from harness.run.boards.board_image import BoardImage
 
 WORDS = ("two  spaces", "a'quote", 'a"quote', "$HOME", "")
@@ -65,7 +66,7 @@ def check(image: BoardImage) -> Iterator[Step]:
             yield _files(host)
             if image.board.program:
                 yield _program(host)
-            yield _port(host, Path(logs))
+            yield _reach(host, Path(logs))
     finally:
         host.close()
 
@@ -182,34 +183,30 @@ def _program(host: ReachedMachine) -> Step:
     return Step("program", works=works, detail=text or f"status {told.code}", remedy=remedy)
 
 
-def _port(host: ReachedMachine, logs: Path) -> Step:
-    """Whether a port there is reached from here. Without a program there that listens, only the way is tried."""
+def _reach(host: ReachedMachine, logs: Path) -> Step:
+    """Whether a way to a server there opens. No program there listens, so only the way is tried."""
     if not host.image.board.reach:
-        return Step(
-            "port", works=True, detail="not tried: without `reach`, servers must listen on this host's loopback"
-        )
-    tunnel = Tunnel(host.image)
-    remedy = "`reach` must make {there} of the machine's loopback {here} of this one's, as ssh -L does"
+        return Step("reach", works=True, detail="not tried: without `reach`, the machine must have this host's files")
+    tunnel = Tunnel(host.image, here=logs / "s", there=f"{host.folder}/s")
+    remedy = "`reach` must make the socket {there} of the machine the socket {here} of this one, as ssh -N -L does"
     try:
         deadline = time.monotonic() + TUNNEL_SECONDS
-        while not _accepts(tunnel.here):
+        while not _accepts(tunnel.address):
             tunnel.refuse_ended()
             if time.monotonic() > deadline:
-                return Step("port", works=False, detail="nothing listens on {here}", remedy=remedy)
+                return Step("reach", works=False, detail="nothing listens here", remedy=remedy)
             time.sleep(POLL_SECONDS)
         tunnel.refuse_ended()
     except InfrastructureError as error:
-        return Step("port", works=False, detail=_said(error), remedy=remedy)
+        return Step("reach", works=False, detail=_said(error), remedy=remedy)
     finally:
         tunnel.close()
-    return Step(
-        "port", works=True, detail="a port here leads to the machine; the first server shows whether it answers"
-    )
+    return Step("reach", works=True, detail="a way to servers opens; the first server shows whether it leads to them")
 
 
-def _accepts(port: int) -> bool:
+def _accepts(address: Address) -> bool:
     try:
-        socket.create_connection((LOOPBACK, port), timeout=1).close()
+        connect(address, deadline_seconds=1).close()
     except OSError:
         return False
     return True

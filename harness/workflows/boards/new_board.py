@@ -17,8 +17,14 @@ if TYPE_CHECKING:
     from harness.core.target_model import Target
     from harness.plan.catalog import Catalog
 
-OPTIONS = ("-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3")
-"""ssh asks no question, and notices within 15 s that the machine is silent."""
+OPTIONS = tuple(
+    word
+    for option in ("BatchMode=yes", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ControlPath=none")
+    for word in ("-o", option)
+)
+"""ssh asks no question, and notices within 15 s that the machine is silent. Every connection is its own: Plumbline ends
+what a command leaves behind, which would be the master of the others.
+"""
 LOGIN_SECONDS = 60.0
 _TEMPLATE = """\
 # A machine that ssh reaches, for plumb check --board. docs/howto/boards.md explains it, docs/toml.md lists every key.
@@ -31,7 +37,7 @@ target = "{target}"  # {title}
 def ssh_board(place: str, target: Target, options: Sequence[str] = ()) -> str:
     """The text of a file. `place`: `user@host`, or a name of ~/.ssh/config. `options`: more of ssh's."""
     login = ["ssh", *OPTIONS, *options]
-    way = [*login, "-o", "ExitOnForwardFailure=yes", "-N", "-L", "127.0.0.1:{here}:127.0.0.1:{there}", place]
+    way = [*login, "-o", "ExitOnForwardFailure=yes", "-N", "-L", "{here}:{there}", place]
     start, reach = (json.dumps(words, ensure_ascii=False) for words in ([*login, place], way))
     return _TEMPLATE.format(start=start, reach=reach, target=target.name, title=target.title)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.core.model import Allocator, Build, SourceTree
     from harness.plan.request import Request
     from harness.record.run_record import CellRecord
-    from harness.workflows.preparation.prepared_run import PreparedRun
+    from harness.workflows.preparation.prepared_run import BuiltTarget, PreparedRun
     from harness.workflows.workbench import Workbench
 
 
@@ -30,6 +30,10 @@ def run_record(bench: Workbench, request: Request, prepared: PreparedRun, record
     # The oracle may crash too, and as a rule is not among the targets.
     oracles = {ORACLE: prepared.peers[ORACLE].build} if prepared.has_oracle else {}
     builds = {**oracles, **{name: each.build for name, each in prepared.built.items()}}
+    # The addresses of another program than the one that was built have other names here.
+    ours = {
+        name: build for name, build in builds.items() if name not in prepared.built or _is_copied(prepared.built[name])
+    }
     is_release = request.server in catalog.servers
     return RunRecord(
         server=_server_name(request.server, tree, is_release=is_release),
@@ -40,7 +44,7 @@ def run_record(bench: Workbench, request: Request, prepared: PreparedRun, record
         seed=request.seed,
         targets=request.plan.targets,
         suites=request.plan.suites,
-        binaries={name: str(build.server_binary) for name, build in builds.items()},
+        binaries={name: str(build.server_binary) for name, build in ours.items()},
         triples={name: catalog.toolchain_of(machine).prefix for name, machine in machines.items()},
         machines=machines,
         stages=bench.progress.stages,
@@ -67,6 +71,11 @@ def run_record(bench: Workbench, request: Request, prepared: PreparedRun, record
         # The source of a package is in the cache, and a checkout around that says nothing about it.
         revision="" if is_release or tree.package is not None else revision_of(tree.path),
     )
+
+
+def _is_copied(target: BuiltTarget) -> bool:
+    """Whether the server that was built is the one that runs: a board may have one of its own."""
+    return target.board is None or not target.board.board.program
 
 
 def _allocator(request: Request, tree: SourceTree, builds: Iterable[Build]) -> Allocator:

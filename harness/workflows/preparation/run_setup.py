@@ -131,7 +131,7 @@ class RunSetup:
     def _peers(
         self, programs: SuitePrograms, prepared: Mapping[str, BuiltTarget | UnbuiltTarget], oracle: Build | None
     ) -> dict[str, PeerServer]:
-        """The servers that cells may start beside their own: the oracle's, and those of targets that run on the host."""
+        """The servers that cells may start beside their own: the oracle, and every target on this host."""
         peers = {
             name: PeerServer(
                 runner=each.runner,

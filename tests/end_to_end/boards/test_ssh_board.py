@@ -1,0 +1,199 @@
+"""A machine that ssh reaches runs the suites: OpenSSH's server on loopback is the machine, and the emulator under which
+its programs run is its processor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from harness.build.host_packages import SSH_SERVER
+from harness.core.errors import ExitCode, InfrastructureError
+from harness.core.processes import process
+from harness.core.sockets import held_port
+from harness.run.boards.reached_machine import ReachedMachine
+from harness.run.machines import guest_of
+from harness.run.servers.server_spec import ServerSpec
+from harness.workflows.target_setup import set_up_target
+from tests.end_to_end.support import machines
+from tests.end_to_end.support.plumb_runs import document, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from harness.run.boards.board_guest import BoardGuest
+
+pytestmark = pytest.mark.end_to_end
+
+SSHD = shutil.which("sshd") or SSH_SERVER
+"""Debian's package openssh-server; `plumb doctor --for-tests` names it."""
+SECONDS = 30.0
+SEPARATION = Path("/run/sshd")
+"""The empty folder that sshd needs as root (sshd(8)); the package's service makes it."""
+
+
+@dataclass(frozen=True)
+class SshMachine:
+    """OpenSSH's server on a port of loopback, with keys of its own."""
+
+    folder: Path
+    daemon: subprocess.Popen[bytes]
+
+    @property
+    def login(self) -> list[str]:
+        return ["ssh", "-F", str(self.folder / "config"), "machine"]
+
+    def write(self, path: Path, *, under: list[str], more: str = "") -> Path:
+        """The file of a board of this machine, whose programs run under an emulator."""
+        reach = [*self.login[:-1], "-N", "-L", "{here}:{there}", self.login[-1]]
+        folder = self.folder / "there"
+        folder.mkdir(exist_ok=True)
+        keys = {"start": self.login, "reach": reach, "under": under, "folder": str(folder), "target": "armv5"}
+        path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items()) + more, "utf-8")
+        return path
+
+    def left(self) -> list[str]:
+        """What runs have left there: files, and processes that run from there."""
+        there = str(self.folder / "there")
+        found = [str(path) for path in (self.folder / "there").iterdir()]
+        for each in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                found += [" ".join(each.cmdline())] if there in " ".join(each.cmdline()) else []
+        return found
+
+
+@pytest.fixture
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshMachine]:
+    assert Path(SSHD).is_file(), "apt-get install openssh-server"
+    if os.geteuid() == 0:
+        SEPARATION.mkdir(exist_ok=True)
+    folder = tmp_path_factory.mktemp("sshd")
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    with held_port("127.0.0.1") as holder:
+        port = holder.getsockname()[1]
+    (folder / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\n"
+        "PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nMaxStartups 100\n",
+        "utf-8",
+    )
+    (folder / "known").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text('utf-8')}", "utf-8")
+    (folder / "config").write_text(
+        f"Host machine\nHostName 127.0.0.1\nPort {port}\nIdentityFile {folder}/user\nIdentitiesOnly yes\n"
+        f"UserKnownHostsFile {folder}/known\nGlobalKnownHostsFile none\nBatchMode yes\nExitOnForwardFailure yes\n",
+        "utf-8",
+    )
+    with (folder / "sshd.log").open("wb") as log:
+        # The harness ends processes of this one that it has not started.
+        daemon = process.start([SSHD, "-D", "-e", "-f", folder / "sshd_config"], output=log)
+    made = SshMachine(folder, daemon)
+    try:
+        until(lambda: subprocess.run([*made.login, "true"], check=False, capture_output=True).returncode == 0)
+        yield made
+    finally:
+        process.kill_group(daemon)
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def cut(pid: int) -> None:
+    """Kill the daemon, and with it every connection."""
+    with contextlib.suppress(psutil.Error):
+        for each in [*psutil.Process(pid).children(recursive=True), psutil.Process(pid)]:
+            if each.name().startswith("sshd"):
+                each.send_signal(signal.SIGKILL)
+
+
+def emulator() -> list[str]:
+    """The words before a program for ARMv5 on the machine."""
+    runner = machines.runner("armv5")
+    return [str(runner.program), *runner.options]
+
+
+@contextlib.contextmanager
+def guest_on(machine: SshMachine, folder: Path, server: str = "redis-7.0.15") -> Iterator[BoardGuest]:
+    bench = machines.quiet_workbench().on_board(machine.write(folder / "board.toml", under=emulator()))
+    setup = set_up_target(bench, bench.catalog.targets["armv5"])
+    tree = bench.open_server(server)
+    build = setup.build(tree, "O2")
+    image = setup.board_image(build)
+    assert image is not None
+    host = ReachedMachine(image)
+    spec = ServerSpec(build=build, version=tree.version)
+    try:
+        with guest_of(spec, setup.runner("signal"), folder / "guest-1", host=host, sockets=folder) as guest:
+            yield guest  # type: ignore[misc]
+    finally:
+        host.close()
+
+
+def test_each_step_of_a_sound_board_works_and_a_wrong_host_key_is_named(machine: SshMachine, tmp_path: Path) -> None:
+    board = machine.write(tmp_path / "board.toml", under=[])
+    finished = run("board", board)
+    assert finished.returncode == ExitCode.PASS, finished.stdout
+    steps = ["login", "words", "folder", "start", "signal", "end", "files", "reach"]
+    assert [line.split()[:2] for line in finished.stdout.splitlines()] == [["works", step] for step in steps]
+    assert machine.left() == []
+    (machine.folder / "known").write_text("", "utf-8")
+    finished = run("board", board, "--json")
+    assert finished.returncode == ExitCode.INFRASTRUCTURE
+    (login,) = json.loads(finished.stdout)
+    assert (login["name"], login["works"]) == ("login", False)
+    assert "Host key verification failed" in login["detail"]
+
+
+def test_a_cut_connection_says_nothing_about_the_server_and_leaves_nothing_there(
+    machine: SshMachine, tmp_path: Path
+) -> None:
+    with guest_on(machine, tmp_path) as guest:
+        with guest.client() as client:
+            assert client.command("SET", "a", "b") == b"OK"
+            assert client.command("SAVE") == b"OK"
+        assert guest.read("dump.rdb").startswith(b"REDIS")
+        server = psutil.Process(guest.pid)
+        cut(machine.daemon.pid)
+        with pytest.raises(InfrastructureError, match=r"was lost|has ended"):
+            until(lambda: not guest.alive())
+        with pytest.raises(InfrastructureError):
+            guest.refuse_silence()
+        until(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_a_check_passes_on_a_sound_machine_and_is_unknown_on_one_that_is_gone(
+    machine: SshMachine, tmp_path: Path
+) -> None:
+    board = machine.write(tmp_path / "board.toml", under=emulator())
+    words = ["check", "--board", board, "--suite", "bitops", "--test", "bitpos_finds", "--json"]
+    found = document(run(*words, "--run", tmp_path / "sound"))
+    assert {cell["verdict"] for cell in found["cells"]} == {"PASS"}
+    assert machine.left() == []
+    cut(machine.daemon.pid)
+    found = document(run(*words, "--run", tmp_path / "gone"))
+    assert {cell["verdict"] for cell in found["cells"]} == {"UNKNOWN"}
+    assert "the connection to the board was lost" in json.dumps(found["cells"])
+
+
+@pytest.mark.slow(instead="test_a_check_passes_on_a_sound_machine_and_is_unknown_on_one_that_is_gone")
+def test_the_known_misaligned_accesses_are_found_by_function(machine: SshMachine, tmp_path: Path) -> None:
+    board = machine.write(tmp_path / "board.toml", under=emulator())
+    words = ["--server", "redis-3.2.6", "--suite", "bitops", "--test", "bitpos_finds", "--json"]
+    finished = run("check", "--board", board, *words, "--run", tmp_path / "run")
+    assert finished.returncode == ExitCode.FINDINGS
+    assert "sigbus-redisBitpos" in {finding["id"] for finding in document(finished)["findings"]}
+    assert machine.left() == []
