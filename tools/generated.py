@@ -36,6 +36,7 @@ from harness.core.target_model import CompilerPackage, KernelSpec, Policy, Targe
 from harness.isa.access_table import AccessTable
 from harness.isa.memory_order import MemoryModels
 from harness.judge.known.known_list import KnownList
+from harness.plan.board import Board
 from harness.plan.catalog import Catalog
 from harness.plan.workloads import WorkloadFile
 from harness.protocol import allowed_differences
@@ -101,6 +102,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("docs/found/NAME.toml", bugs.Bug),
     ("toolchains/environments/debian_service.toml", ServiceFilter),
     ("CLUSTER.toml, which you write for your machines", ClusterFile),
+    ("BOARD.toml, which you write for a machine that you can reach", Board),
 ]
 NAMED_BY_THE_PLACE = {"name", "path"}
 """Fields whose value is the file's name. They are keys only if a file lists several of a kind."""

@@ -62,7 +62,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     "Set up and maintain": (
         Entry("doctor", "inventory.doctor", "List missing packages and how to install them"),
         Entry("self-test", "inventory.self_test", "Test this installation with the emulators' canaries"),
-        Entry("board", "inventory.board", "Check step by step how a machine of yours is reached"),
+        Entry("board", "inventory.board", "Check step by step how your machine is reached"),
         Entry("list", "inventory.list_", "List targets, toolchains, servers, suites and more"),
         Entry("plan", "inventory.plan", "List the cells that a check would run"),
         Entry("fetch", "inventory.fetch", "Download the sources of a server and of QEMU"),

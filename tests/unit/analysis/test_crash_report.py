@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.analysis.assertion_log import crash_report, reports_crash
+from harness.analysis.assertion_log import crash_report, fault_place, reports_crash
 
 PID = 4711
 
@@ -50,3 +50,17 @@ def test_a_failed_assertion_that_ends_an_old_server_by_a_signal_has_that_signal(
 )
 def test_other_messages_are_no_crash_report(line: str) -> None:
     assert not reports_crash(f"{line}\n".encode(), PID)
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("/home/pi/server 127.0.0.1:31036(redisBitpos+0x94)[0x41b4c4]", ("redisBitpos", 0x94)),
+        ("/srv/redis-server(+0x5c120)[0x40005c120]", ("", 0x5C120)),
+        ("/lib/arm-linux-gnueabi/libc.so.6(memcpy+0x10)[0x40812345]", None),
+    ],
+)
+def test_the_instruction_at_fault_is_that_of_the_report(line: str, place: tuple[str, int] | None) -> None:
+    backtrace = "Backtrace:\n/srv/redis-server(call+0x4)[0x400001]\n"
+    assert fault_place(f"------ STACK TRACE ------\nEIP:\n{line}\n\n{backtrace}".encode()) == place
+    assert fault_place(f"------ STACK TRACE ------\n{backtrace}".encode()) is None
