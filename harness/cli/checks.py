@@ -166,7 +166,7 @@ def _refuse_unused_io(catalog: Catalog, plan: Plan, io: Transport) -> None:
     raise UsageError(
         f"--io {io} has no effect here",
         where="--io",
-        because="servers on other machines have only TCP" if servers else "no selected suite runs a server",
+        because="the way to servers on another machine is fixed" if servers else "no selected suite runs a server",
         remedy="leave it out",
     )
 

@@ -31,7 +31,7 @@ TUNNEL_SECONDS = 20.0
 POLL_SECONDS = 0.05
 
 
-class Step(NamedTuple):
+class BoardStep(NamedTuple):
     """One step of a check."""
 
     name: str
@@ -42,7 +42,7 @@ class Step(NamedTuple):
     """What to change; empty if it works."""
 
 
-def check(image: BoardImage) -> Iterator[Step]:
+def check(image: BoardImage) -> Iterator[BoardStep]:
     """Each step as soon as it has ended. After a step that all others need, there are no more if it fails."""
     host = ReachedMachine(image)
     login = _login(host)
@@ -57,9 +57,9 @@ def check(image: BoardImage) -> Iterator[Step]:
         try:
             folder = host.machine().folder
         except InfrastructureError as error:
-            yield Step("folder", works=False, detail=_said(error), remedy="name a folder in `folder`")
+            yield BoardStep("folder", works=False, detail=_said(error), remedy="name a folder in `folder`")
             return
-        yield Step("folder", works=True, detail=f"{folder}, removed at the end")
+        yield BoardStep("folder", works=True, detail=f"{folder}, removed at the end")
         with tempfile.TemporaryDirectory() as logs:
             for step in (_start, _signal, _hang_up):
                 yield step(host, Path(logs))
@@ -75,23 +75,23 @@ def _said(error: InfrastructureError) -> str:
     return "; ".join(error.because.splitlines()) or error.what
 
 
-def _login(host: ReachedMachine) -> Step:
+def _login(host: ReachedMachine) -> BoardStep:
     try:
         told = host.shell.run("uname", "-a")
     except InfrastructureError as error:
         remedy = "make the words of `start` run a command there without a question: ssh needs a key, and a known host"
-        return Step("login", works=False, detail=_said(error), remedy=remedy)
-    return Step("login", works=True, detail=told.output.decode("utf-8", "replace").strip()[:200])
+        return BoardStep("login", works=False, detail=_said(error), remedy=remedy)
+    return BoardStep("login", works=True, detail=told.output.decode("utf-8", "replace").strip()[:200])
 
 
-def _words(host: ReachedMachine) -> Step:
+def _words(host: ReachedMachine) -> BoardStep:
     told = host.shell.run("printf", "<%s>", *WORDS).output.decode("utf-8", "replace")
     due = "".join(f"<{word}>" for word in WORDS)
     other = "exact" if host.image.board.words == "shell" else "shell"
     remedy = f'words = "{other}"; and nothing that the login shell starts may write to its output'
     right = told == due
     detail = "arrive as they are" if right else f"arrive as {told[:200]}"
-    return Step("words", works=right, detail=detail, remedy="" if right else remedy)
+    return BoardStep("words", works=right, detail=detail, remedy="" if right else remedy)
 
 
 def _supervised(host: ReachedMachine, logs: Path, script: str) -> RemoteProcess:
@@ -106,22 +106,22 @@ def _await(started: RemoteProcess) -> int | None:
     return code
 
 
-def _start(host: ReachedMachine, logs: Path) -> Step:
+def _start(host: ReachedMachine, logs: Path) -> BoardStep:
     remedy = "standard input and both outputs must pass through `start`: docker exec needs -i, ssh no -n and no -t"
     started = _supervised(host, logs, "echo from the board; exit 3")
     try:
         code = _await(started)
     except InfrastructureError as error:
-        return Step("start", works=False, detail=_said(error), remedy=remedy)
+        return BoardStep("start", works=False, detail=_said(error), remedy=remedy)
     finally:
         started.close()
     output = (logs / "log").read_text("utf-8", "replace").strip()
     works = code == 3 and output == "from the board"
     detail = "a program's output and status arrive" if works else f"status {code} and output {output[:200]!r}"
-    return Step("start", works=works, detail=detail, remedy="" if works else remedy)
+    return BoardStep("start", works=works, detail=detail, remedy="" if works else remedy)
 
 
-def _signal(host: ReachedMachine, logs: Path) -> Step:
+def _signal(host: ReachedMachine, logs: Path) -> BoardStep:
     """Whether an end by SIGBUS is seen as that, and a program can be stopped and asked for its state."""
     started = _supervised(host, logs, "kill -s STOP $$; kill -s BUS $$; exit 0")
     remedy = "its `sh` must report a signal as 128 + its number, and `ps -o s= -p NUMBER` or /proc a state"
@@ -132,15 +132,15 @@ def _signal(host: ReachedMachine, logs: Path) -> Step:
         started.send_signal(signal.SIGCONT)
         code = _await(started)
     except InfrastructureError as error:
-        return Step("signal", works=False, detail=_said(error), remedy=remedy)
+        return BoardStep("signal", works=False, detail=_said(error), remedy=remedy)
     finally:
         started.close()
     works = state == "T" and code == -signal.SIGBUS
     detail = "an end by SIGBUS is seen as such" if works else f"the state was {state or 'unknown'}, the status {code}"
-    return Step("signal", works=works, detail=detail, remedy="" if works else remedy)
+    return BoardStep("signal", works=works, detail=detail, remedy="" if works else remedy)
 
 
-def _hang_up(host: ReachedMachine, logs: Path) -> Step:
+def _hang_up(host: ReachedMachine, logs: Path) -> BoardStep:
     """Whether a program ends there when the connection does."""
     started = _supervised(host, logs, "sleep 600; exit 0")
     remedy = "end of input must pass through `start`; otherwise servers remain there when a run is killed"
@@ -151,14 +151,14 @@ def _hang_up(host: ReachedMachine, logs: Path) -> Step:
         while (lives := host.shell.run("kill", "-s", "0", str(number)).code == 0) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
     except InfrastructureError as error:
-        return Step("end", works=False, detail=_said(error), remedy=remedy)
+        return BoardStep("end", works=False, detail=_said(error), remedy=remedy)
     finally:
         started.close()
     detail = "a program goes on after its connection has ended" if lives else "programs end with their connection"
-    return Step("end", works=not lives, detail=detail, remedy=remedy if lives else "")
+    return BoardStep("end", works=not lives, detail=detail, remedy=remedy if lives else "")
 
 
-def _files(host: ReachedMachine) -> Step:
+def _files(host: ReachedMachine) -> BoardStep:
     board = host.image.board
     way = "by `put` and `get`" if board.put or board.get else "through `start`"
     place = f"{host.folder}/file"
@@ -167,26 +167,32 @@ def _files(host: ReachedMachine) -> Step:
         back = host.shell.get(place)
     except (InfrastructureError, OSError) as error:
         detail = _said(error) if isinstance(error, InfrastructureError) else str(error)
-        return Step("files", works=False, detail=detail, remedy="name the commands in `put` and `get`, as with scp")
+        return BoardStep(
+            "files", works=False, detail=detail, remedy="name the commands in `put` and `get`, as with scp"
+        )
     if back != CONTENT:
         detail = f"{len(CONTENT)} bytes came back as {len(back)} others"
-        return Step("files", works=False, detail=detail, remedy="name the commands in `put` and `get`, as with scp")
-    return Step("files", works=True, detail=f"a file arrives, and comes back, {way}")
+        return BoardStep(
+            "files", works=False, detail=detail, remedy="name the commands in `put` and `get`, as with scp"
+        )
+    return BoardStep("files", works=True, detail=f"a file arrives, and comes back, {way}")
 
 
-def _program(host: ReachedMachine) -> Step:
+def _program(host: ReachedMachine) -> BoardStep:
     board = host.image.board
     told = host.shell.run(*board.under, board.program, "--version", quiet=False)
     text = told.output.decode("utf-8", "replace").strip()[:200]
     works = told.code == 0 and " v=" in text
     remedy = "" if works else "`program` must be the path there of redis-server or valkey-server"
-    return Step("program", works=works, detail=text or f"status {told.code}", remedy=remedy)
+    return BoardStep("program", works=works, detail=text or f"status {told.code}", remedy=remedy)
 
 
-def _reach(host: ReachedMachine, logs: Path) -> Step:
+def _reach(host: ReachedMachine, logs: Path) -> BoardStep:
     """Whether a way to a server there opens. No program there listens, so only the way is tried."""
     if not host.image.board.reach:
-        return Step("reach", works=True, detail="not tried: without `reach`, the machine must have this host's files")
+        return BoardStep(
+            "reach", works=True, detail="not tried: without `reach`, the machine must have this host's files"
+        )
     tunnel = Tunnel(host.image, here=logs / "s", there=f"{host.folder}/s")
     remedy = "`reach` must make the socket {there} of the machine the socket {here} of this one, as ssh -N -L does"
     try:
@@ -194,14 +200,16 @@ def _reach(host: ReachedMachine, logs: Path) -> Step:
         while not _accepts(tunnel.address):
             tunnel.refuse_ended()
             if time.monotonic() > deadline:
-                return Step("reach", works=False, detail="nothing listens here", remedy=remedy)
+                return BoardStep("reach", works=False, detail="nothing listens here", remedy=remedy)
             time.sleep(POLL_SECONDS)
         tunnel.refuse_ended()
     except InfrastructureError as error:
-        return Step("reach", works=False, detail=_said(error), remedy=remedy)
+        return BoardStep("reach", works=False, detail=_said(error), remedy=remedy)
     finally:
         tunnel.close()
-    return Step("reach", works=True, detail="a way to servers opens; the first server shows whether it leads to them")
+    return BoardStep(
+        "reach", works=True, detail="a way to servers opens; the first server shows whether it leads to them"
+    )
 
 
 def _accepts(address: Address) -> bool:

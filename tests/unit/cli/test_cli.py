@@ -447,7 +447,7 @@ def test_a_wrong_word_about_streams_is_exit_4(plumb: Plumb, words: tuple[str, ..
     ("words", "because"),
     [
         (("--target", "armv5", "--suite", "units"), "no selected suite runs a server"),
-        (("--target", "armv5-kernel", "--tier", "kernel"), "servers in emulated machines have only TCP"),
+        (("--target", "armv5-kernel", "--tier", "kernel"), "the way to servers on another machine is fixed"),
     ],
 )
 def test_a_transport_without_effect_is_refused(plumb: Plumb, words: tuple[str, ...], because: str) -> None:
