@@ -375,7 +375,8 @@ def completion_(shell: str) -> ExitCode:
 def board(file: Path | None, *, new: tuple[str, str] | None, target: str, as_json: bool) -> ExitCode:
     """Check step by step how your machine is reached.
 
-    With --new, write a file for one instead. FILE describes the machine for `plumb check --board FILE`. Exit 7: a step does not work.
+    With --new, write a file for one instead. FILE describes the machine for `plumb check --board FILE`. Exit 7: a step
+    does not work.
     """
     if new is not None:
         place = new[1]
