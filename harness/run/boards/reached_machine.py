@@ -77,7 +77,7 @@ class Tunnel:
 
     def refuse_ended(self) -> None:
         """Raise InfrastructureError if its command has ended with an error: clients lost their connections by that."""
-        if self._process is None or not (code := self._process.poll()):
+        if self._said.closed or self._process is None or not (code := self._process.poll()):
             return
         self._said.seek(0)
         said = self._said.read().decode("utf-8", "replace").strip().splitlines()
@@ -89,7 +89,9 @@ class Tunnel:
         )
 
     def close(self) -> None:
-        """End it."""
+        """End it. Nothing happens if it is closed already."""
+        if self._said.closed:
+            return
         if self._process is not None:
             process.kill_group(self._process)
         self._said.close()

@@ -285,15 +285,22 @@ class RemoteProcess:
     def _tell(self, line: str) -> None:
         stream: IO[bytes] | None = self.process.stdin
         assert stream is not None
+        if stream.closed:
+            return
         with contextlib.suppress(OSError):
             stream.write(f"{line}\n".encode())
             stream.flush()
 
     def close(self) -> None:
-        """End it, if it still runs, and the connection: at the end of its input, the script there kills it."""
-        if self.process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self.process.stdin.close()
+        """End it, if it still runs, and the connection: at the end of its input, the script there kills it.
+
+        Nothing happens if it is closed already.
+        """
+        assert self.process.stdin is not None
+        if self.process.stdin.closed:
+            return
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
         _ends(self.process, self._shell.image.deadline_seconds(ANSWER_SECONDS))
         process.kill_group(self.process)
         self.capped.close()

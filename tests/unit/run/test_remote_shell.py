@@ -118,6 +118,10 @@ def test_a_server_and_its_children_end_with_the_connection(
     child = int((tmp_path / "child").read_text("utf-8"))
     server.close()
     until(lambda: not lives(pid) and not lives(child))
+    # A server is closed once more with its cell.
+    server.send_signal(signal.SIGKILL)
+    server.close()
+    assert server.poll() == -signal.SIGKILL
 
 
 def test_a_cut_connection_is_no_end_of_a_server(supervised: Callable[[str], RemoteProcess]) -> None:
