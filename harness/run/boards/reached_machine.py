@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 SERVER = "server"
-CANARY = "canary"
+CANARY = "accesses"
 """Names of programs in the cell's folder there."""
 PORTS = (20000, 32767)
 """Ports there that are tried: below those that Linux gives to clients, and above those of usual services."""
