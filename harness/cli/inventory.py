@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -382,7 +383,8 @@ def board(file: Path | None, *, new: tuple[str, str] | None, target: str, as_jso
         place = new[1]
         path = file or Path(f"{place.rpartition('@')[2].replace('/', '-')}.toml")
         new_board.write(path, new_board.ssh_board(place, new_board.target_for(Catalog(), place, target, path)))
-        click.echo(f"{path}: plumb board {path} checks it, and plumb check --board {path} uses it")
+        named = shlex.quote(str(path))
+        click.echo(f"{path}: plumb board {named} checks it, and plumb check --board {named} uses it")
         return ExitCode.PASS
     if file is None or target:
         what = "--target has no effect here" if target else "no board is named"

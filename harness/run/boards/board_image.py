@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 
 import msgspec
@@ -22,6 +23,11 @@ class BoardImage(Record, frozen=True):
     """Name there -> file here."""
     timeout_multiplier: float = 1.0
     """How many times longer than usual to wait for it (`--timeout-multiplier`)."""
+
+    @property
+    def check_command(self) -> str:
+        """The command that checks each step of reaching it, for messages."""
+        return f"plumb board {shlex.quote(self.file)}"
 
     def deadline_seconds(self, base_seconds: float) -> float:
         """The deadline of a task of the connection itself, such as a login."""

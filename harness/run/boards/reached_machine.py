@@ -85,7 +85,7 @@ class Tunnel:
             "the way to the board's server has ended",
             where=f"{self._image.file}: reach = {shlex.join(self._image.board.reach)}",
             because="\n".join([*said[-5:], f"it ended with {code}"]),
-            remedy=f"plumb board {self._image.file}",
+            remedy=self._image.check_command,
         )
 
     def close(self) -> None:

@@ -129,7 +129,7 @@ class RemoteShell:
             "the connection to the board was lost",
             where=self.shown,
             because="\n".join([*lines[-5:], status]),
-            remedy=f"plumb board {self.image.file}, which checks each step",
+            remedy=f"{self.image.check_command}, which checks each step",
         )
 
     def put(self, content: bytes | Path, place: str) -> None:
@@ -147,7 +147,7 @@ class RemoteShell:
                 f"{place} did not arrive whole",
                 where=self.shown,
                 because=f"it has {size} bytes here, and {arrived.decode('utf-8', 'replace')[:80]} there",
-                remedy=f"plumb board {self.image.file}",
+                remedy=self.image.check_command,
             )
 
     def get(self, place: str) -> bytes:
@@ -176,7 +176,7 @@ class RemoteShell:
             problem="a file could not be copied",
             deadline_seconds=self.image.deadline_seconds(COPY_SECONDS),
             where=f"{self.image.file}: {shlex.join(words)}",
-            remedy=f"plumb board {self.image.file}; or remove `put` and `get`: then files go through `start`",
+            remedy=f"{self.image.check_command}; or remove `put` and `get`: then files go through `start`",
             environment=self.image.environment,
         )
 
