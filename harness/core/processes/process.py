@@ -58,11 +58,24 @@ def kill_group(process: subprocess.Popen[bytes], *, grace_seconds: float = 0.0) 
     _REGISTRY.release(process.pid)
 
 
+def ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether a process has ended, or ends within this time."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
 def terminate_group(process: subprocess.Popen[bytes]) -> None:
     """Tell a process and its group to end, by SIGTERM. Nothing happens if the process has ended."""
     with contextlib.suppress(ProcessLookupError):
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
+
+
+PIPE = subprocess.PIPE
+"""For `start`: the caller writes what the process reads."""
 
 
 class StoppedError(Exception):

@@ -13,7 +13,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -110,7 +109,7 @@ class RemoteShell:
                 requests=input_,
                 environment=self.image.environment,
             )
-            expired = not _ends(started, self.image.deadline_seconds(deadline_seconds))
+            expired = not process.ends_within(started, self.image.deadline_seconds(deadline_seconds))
             process.kill_group(started)
             errors.seek(0)
             said = errors.read().decode("utf-8", "replace")
@@ -203,14 +202,6 @@ def _as_file(content: bytes | Path) -> Iterator[Path]:
         yield Path(file.name)
 
 
-def _ends(started: subprocess.Popen[bytes], deadline_seconds: float) -> bool:
-    try:
-        started.wait(deadline_seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
 class RemoteProcess:
     """A program that runs on a board until it ends, or the connection does."""
 
@@ -225,7 +216,7 @@ class RemoteProcess:
                 shell.words(_SUPERVISE, folder, *command),
                 output=output,
                 errors=errors,
-                requests=subprocess.PIPE,
+                requests=process.PIPE,
                 environment=shell.image.environment,
             )
 
@@ -301,7 +292,7 @@ class RemoteProcess:
             return
         with contextlib.suppress(OSError):
             self.process.stdin.close()
-        _ends(self.process, self._shell.image.deadline_seconds(ANSWER_SECONDS))
+        process.ends_within(self.process, self._shell.image.deadline_seconds(ANSWER_SECONDS))
         process.kill_group(self.process)
         self.capped.close()
 

@@ -65,7 +65,10 @@ def test_a_worker_that_answers_nonsense_or_never_loses_its_job_to_another(
         "import sys\n"
         "if any(word.endswith('local-1.json') for word in sys.orig_argv):\n"
         "    from harness.workflows.campaign import task\n"
-        f"    task.carry_out = {ANSWERS[answer]}\n"
+        "    import time\n"
+        f"    given = {ANSWERS[answer]}\n"
+        # A job is given up whose only worker fails three times, and the other worker may start a second later.
+        "    task.carry_out = lambda *words: (time.sleep(1.5), given(*words))[1]\n"
     )
     write(tmp_path / "hostile" / "sitecustomize.py", hostile)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hostile"))

@@ -36,7 +36,7 @@ def runner_of(target: str) -> Runner:
     ("target", "flavour", "why"),
     [
         ("native", "pinned", "directly on the host"),
-        ("aarch64-kernel", "pinned", "an emulated machine with its own kernel"),
+        ("aarch64-kernel", "pinned", "a machine with its own kernel"),
         ("m68k", "pinned", "the machines have one processor"),
         ("hppa", "pinned", "accesses are strongly ordered"),
         ("armv5", "pinned", "arm926 is a single processor"),
