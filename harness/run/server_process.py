@@ -43,7 +43,8 @@ from harness.run.servers.waits import Waits
 if TYPE_CHECKING:
     import socket
     import subprocess
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import PurePath
 
     from harness.build.emulators.runner import Runner
     from harness.core.sockets import Address
@@ -60,6 +61,8 @@ REPLY_SECONDS = 5.0
 SETTLE_SECONDS = 1.0
 CRASH_SECONDS = 10.0
 """How long a server may report its crash, which in the first server of a cell tests its memory too."""
+KILL_SECONDS = 10.0
+"""How long another machine may take to end a server."""
 POLL_SECONDS = 0.02
 LOG_LINES = 1000
 PANIC = "Guru Meditation"
@@ -464,8 +467,7 @@ class Guest:
         while not answers_ping(self._private_address, deadline_seconds=self.probe_seconds):
             if not self.alive():
                 self.refuse_lost_folder()
-                log = self.evidence.log_tail(LOG_LINES)
-                raise StartError("start-failed", "; ".join(filter(None, [self.detail, last_words(log)])), log=log)
+                raise self._failed_start()
             # On a busy machine it waits for a processor, which is not its fault.
             if scheduling.usable_clock(self.host_pid) - started > limit:
                 self.refuse_silence()
@@ -478,6 +480,11 @@ class Guest:
             self.execution.ready()
         self.start_recording()
 
+    def _failed_start(self) -> StartError:
+        """The error for a server that has ended before it was ready."""
+        log = self.evidence.log_tail(LOG_LINES)
+        return StartError("start-failed", "; ".join(filter(None, [self.detail, last_words(log)])), log=log)
+
     def arguments(self) -> list[str]:
         """The server's command line after its own name."""
         # Programs beside the server still take the Unix socket.
@@ -485,7 +492,51 @@ class Guest:
         listens = ["--port", "0"] if by_socket else ["--port", str(self._tcp_port), "--bind", peer_user.HOST]
         arguments = [*listens, "--unixsocket", str(self.socket_path), "--save", "", "--dir", str(self.folder)]
         arguments += options_to_start(self.runner.target, self.build.abilities)
-        arguments += debug_arguments(self.build)
-        arguments += [] if self.spec.tests_memory else crash_arguments(self.build)
-        arguments += module_arguments(self.build.modules)
-        return with_own_options(arguments, self.options)
+        return self._with_options(arguments, self.build.modules)
+
+    def _with_options(self, arguments: Sequence[str], modules: Iterable[PurePath]) -> list[str]:
+        """A command line with what every server of its build gets, and with its own options. `modules`: their paths
+        where it runs.
+        """
+        reports = [] if self.spec.tests_memory else crash_arguments(self.build)
+        common = [*arguments, *debug_arguments(self.build), *reports, *module_arguments(modules)]
+        return with_own_options(common, self.options)
+
+
+class RemoteGuest(Guest):
+    """A server on another machine, real or emulated. The process number is the one there."""
+
+    def __init__(self, spec: ServerSpec, runner: Runner, folder: Path, *, sockets: Path) -> None:
+        super().__init__(spec, runner, folder, sockets=sockets)
+        self._pid = 0
+        """0 before its launch, and after its machine was lost."""
+
+    @property
+    def pid(self) -> int:
+        """The server's number on its machine."""
+        return self._pid
+
+    @property
+    def _private_address(self) -> Address:
+        """The address that leads to it: nothing else uses that."""
+        return self.upstream
+
+    def started(self) -> bool:
+        """Whether there is, or was, a server process."""
+        return self._pid != 0
+
+    def _await_kill(self, poll: Callable[[], int | None]) -> None:
+        """Wait for a short time until a killed server has ended. Raises what `poll` raises."""
+        deadline = time.monotonic() + self.runner.target.host_deadline_seconds(KILL_SECONDS)
+        while poll() is None and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the server, if its machine still answers."""
+        if self.started():
+            try:
+                self.poll()
+            except InfrastructureError:
+                # Nothing more can be learned of it.
+                self._pid = 0
+        super().__exit__()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
-import time
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import hiredis
@@ -15,9 +14,7 @@ from harness.core.sockets import connect
 from harness.protocol.resp import Client
 from harness.run.boards.reached_machine import Tunnel
 from harness.run.boards.remote_shell import RemoteProcess
-from harness.run.server_process import LOG_LINES, POLL_SECONDS, Guest, StartError
-from harness.run.servers.endings import last_words
-from harness.run.servers.start_options import crash_arguments, debug_arguments, module_arguments, with_own_options
+from harness.run.server_process import RemoteGuest, StartError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,13 +25,12 @@ if TYPE_CHECKING:
     from harness.run.servers.server_spec import ServerSpec
 
 PORTS_TRIED = 5
-KILL_SECONDS = 10.0
 CONNECTION = "connection"
 """The file in a guest's folder with what the connection said: its own messages, and those of our script there."""
 _TAKEN = re.compile(r"Address (?:already )?in use", re.IGNORECASE)
 
 
-class BoardGuest(Guest):
+class BoardGuest(RemoteGuest):
     """One server on a board. Its log arrives here while it runs."""
 
     def __init__(self, spec: ServerSpec, runner: Runner, folder: Path, *, host: ReachedMachine, sockets: Path) -> None:
@@ -42,12 +38,6 @@ class BoardGuest(Guest):
         self.host = host
         self._remote: RemoteProcess | None = None
         self._tunnel: Tunnel | None = None
-        self._pid = 0
-
-    @property
-    def pid(self) -> int:
-        """The server's number on its board."""
-        return self._pid
 
     @property
     def host_pid(self) -> int:
@@ -65,14 +55,6 @@ class BoardGuest(Guest):
         """The socket, or the port of loopback, that leads to the server."""
         assert self._tunnel is not None
         return self._tunnel.address
-
-    @property
-    def _private_address(self) -> Address:
-        return self.upstream
-
-    def started(self) -> bool:
-        """Whether there is, or was, a server process."""
-        return self._pid != 0
 
     def poll(self) -> int | None:
         """Its exit status, negative for a signal; None while it runs.
@@ -94,13 +76,9 @@ class BoardGuest(Guest):
         """End the server, and whatever it has started there."""
         assert self._remote is not None
         self.send_signal(signal.SIGKILL)
-        deadline = time.monotonic() + self.runner.target.host_deadline_seconds(KILL_SECONDS)
-        try:
-            while self._remote.poll() is None and time.monotonic() < deadline:
-                time.sleep(POLL_SECONDS)
-        except InfrastructureError:
-            # The script there kills the server when its connection ends.
-            pass
+        # The script there kills the server when its connection ends.
+        with contextlib.suppress(InfrastructureError):
+            self._await_kill(self._remote.poll)
 
     def refuse_silence(self) -> None:
         """Raise InfrastructureError if the board does not answer either: that explains the server's silence."""
@@ -174,8 +152,7 @@ class BoardGuest(Guest):
         because = ""
         if number != str(self._pid):
             if not self.settle():
-                log = self.evidence.log_tail(LOG_LINES)
-                raise StartError("start-failed", "; ".join(filter(None, [self.detail, last_words(log)])), log=log)
+                raise self._failed_start()
             because = f"its process is {number or 'not named'}, and {self._pid} was started"
         elif self.host.image.board.program and version != ".".join(map(str, self.version)):
             because = f"it is {version}, and the run is for {'.'.join(map(str, self.version))}"
@@ -202,20 +179,11 @@ class BoardGuest(Guest):
         """The server's command line. It listens on a socket in a folder of its user's, or on loopback."""
         assert self._tunnel is not None
         arguments = [*self._tunnel.listens, "--save", "", "--dir", self._work_folder]
-        arguments += debug_arguments(self.build)
-        arguments += [] if self.spec.tests_memory else crash_arguments(self.build)
-        arguments += module_arguments(PurePosixPath(self.host.module_place(module)) for module in self.build.modules)
-        return with_own_options(arguments, self.options)
+        return self._with_options(arguments, map(self.host.module_place, self.build.modules))
 
     def __exit__(self, *_: object) -> None:
         """Stop the server, and end the connections."""
         try:
-            if self.started():
-                try:
-                    self.poll()
-                except InfrastructureError:
-                    # Nothing more can be learned of it.
-                    self._pid = 0
             super().__exit__()
         finally:
             self._disconnect()

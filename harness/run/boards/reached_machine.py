@@ -6,7 +6,7 @@ import contextlib
 import random
 import shlex
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from harness.core.errors import InfrastructureError
@@ -135,9 +135,9 @@ class ReachedMachine:
         ended = self.shell.run(*words, deadline_seconds=deadline_seconds, quiet=False)
         return ProgramResult(ProgramEnd(ended.code), ended.output)
 
-    def module_place(self, module: PurePath) -> str:
+    def module_place(self, module: PurePath) -> PurePosixPath:
         """The path there of a module that the server loads when it starts."""
-        return f"{self.folder}/{module.name}"
+        return PurePosixPath(self.folder, module.name)
 
     def server_place(self) -> str:
         """The path there of the server: the user's own, or the one that was copied."""

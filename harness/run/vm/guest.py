@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import time
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError
-from harness.run.server_process import POLL_SECONDS, Guest
+from harness.run.server_process import RemoteGuest
 from harness.run.servers.server_evidence import FetchedEvidence
-from harness.run.servers.start_options import crash_arguments, debug_arguments, module_arguments, with_own_options
 from harness.run.vm.init_channel import RefusedError
 from harness.run.vm.machine import Machine
 
@@ -30,7 +28,6 @@ CANARY = "/srv/canary"
 """Paths of programs in the guest."""
 PORTS = (6379, 6380, 6381, 6382)
 """Forwarded ports, and thus the number of servers that a machine can run at once."""
-KILL_SECONDS = 10.0
 
 
 def module_place(module: Path) -> PurePosixPath:
@@ -89,7 +86,7 @@ class VirtualMachine:
             machine.__exit__()
 
 
-class VmGuest(Guest):
+class VmGuest(RemoteGuest):
     """One server in a machine. After its end, `folder` holds its log and its faults."""
 
     def __init__(self, spec: ServerSpec, runner: Runner, folder: Path, *, host: VirtualMachine) -> None:
@@ -102,13 +99,7 @@ class VmGuest(Guest):
         )
         self.host = host
         self._machine: Machine | None = None
-        self._pid = 0
         self._port = 0
-
-    @property
-    def pid(self) -> int:
-        """The server's number in its machine."""
-        return self._pid
 
     @property
     def host_pid(self) -> int:
@@ -132,15 +123,6 @@ class VmGuest(Guest):
         assert self._machine is not None
         return self._machine.endpoint(self._port)
 
-    @property
-    def _private_address(self) -> Address:
-        """The server's own address: the port was reserved for it."""
-        return self.upstream
-
-    def started(self) -> bool:
-        """Whether there is, or was, a server process."""
-        return self._pid != 0
-
     def poll(self) -> int | None:
         """Its exit status, negative for a signal; None while it runs.
 
@@ -162,11 +144,9 @@ class VmGuest(Guest):
     def kill(self) -> None:
         """End the server; the machine keeps running."""
         assert self._machine is not None
-        deadline = time.monotonic() + self.runner.target.host_deadline_seconds(KILL_SECONDS)
         with contextlib.suppress(RefusedError, InfrastructureError):
             self._machine.kill(self._pid)
-            while self.poll() is None and time.monotonic() < deadline:
-                time.sleep(POLL_SECONDS)
+            self._await_kill(self.poll)
 
     def refuse_silence(self) -> None:
         """Raise InfrastructureError if the machine's network does not answer: it explains the server's silence."""
@@ -207,19 +187,10 @@ class VmGuest(Guest):
         arguments += ["--dir", self._work_folder]
         if "protected-mode" in self.build.abilities.options:
             arguments += ["--protected-mode", "no"]
-        arguments += debug_arguments(self.build)
-        arguments += [] if self.spec.tests_memory else crash_arguments(self.build)
-        arguments += module_arguments(module_place(module) for module in self.build.modules)
-        return with_own_options(arguments, self.options)
+        return self._with_options(arguments, map(module_place, self.build.modules))
 
     def __exit__(self, *_: object) -> None:
         """Stop the server and keep its log."""
-        if self.started():
-            try:
-                self.poll()
-            except InfrastructureError:
-                # The machine has died, and its servers with it.
-                self._pid = 0
         super().__exit__()
         self._fetch_log()
         if self._port:
