@@ -30,6 +30,8 @@ from harness.record import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from harness.judge.sightings.sighting import Sighting
     from harness.record.cell_events import TestEvent
     from harness.record.run_record import CellRecord, RunRecord
@@ -67,7 +69,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
     sightings, late = _in_order(sightings, tests, InOrder(cell, run, record))
     blocks = recorded.blocks
     doubts = [*outcome.doubts, *evidence.doubts, *late, *_doubts_of_kernel(cell, run, record, tests)]
-    doubts += _doubts_of_order(cell, run, record)
+    doubts += _doubts_of_order(cell, run, record, recorded.events)
     altered = outcome.altered
     if record.audit:
         audited, of_audit, seen = _audit(cell / run_folder.AUDIT, run, record, opinion)
@@ -94,7 +96,7 @@ def _classed(
     """The sightings, those marked that the native build shows as well; and the tests whose failure it shows only at
     times. A sighting of such a test is no finding.
     """
-    failed = {name_of(test): test for test in tests if test.outcome == "failed"}
+    failed = _failed_by_name(tests)
     kept: list[Sighting] = []
     unsteady: list[str] = []
     for one in sightings:
@@ -106,11 +108,15 @@ def _classed(
     return kept, list(dict.fromkeys(unsteady))
 
 
+def _failed_by_name(tests: Iterable[TestEvent]) -> dict[str, TestEvent]:
+    return {name_of(test): test for test in tests if test.outcome == "failed"}
+
+
 def _in_order(sightings: list[Sighting], tests: list[TestEvent], opinion: InOrder) -> tuple[list[Sighting], list[str]]:
     """The sightings, those marked that the target does not show in the host's memory order; and doubts, for the tests
     that only were late.
     """
-    failed = {name_of(test): test for test in tests if test.outcome == "failed"}
+    failed = _failed_by_name(tests)
     doubts = [f"its failed tests have no result in order: {opinion.problem}"] if opinion.problem else []
     kept: list[Sighting] = []
     for one in sightings:
@@ -122,13 +128,13 @@ def _in_order(sightings: list[Sighting], tests: list[TestEvent], opinion: InOrde
     return kept, doubts
 
 
-def _doubts_of_order(cell: Path, run: RunRecord, record: CellRecord) -> list[str]:
+def _doubts_of_order(cell: Path, run: RunRecord, record: CellRecord, events: Sequence[cell_events.Event]) -> list[str]:
     """Why a cell with another memory order proves nothing: no store of its servers has waited."""
-    events = [one for one in event_log.read_events(cell / event_log.NAME) if isinstance(one, cell_events.GuestEvent)]
-    if run.memory_order == "usual" or not events or run.machines[record.target].emulator.runs_here:
+    if run.memory_order == "usual" or run.machines[record.target].emulator.runs_here:
         return []
-    logs = (stored_run.read_fault_log(log) for log in cell.glob(f"guest-*/{fault_log.NAME}"))
-    waited = any(one.stores for log in logs for one in log.stores.values())
+    if not any(isinstance(one, cell_events.GuestEvent) for one in events):
+        return []
+    waited = any(one.stores for one in stored_run.store_counts(cell))
     return [] if waited else ["no store of its servers waited: nothing was reordered"]
 
 
@@ -141,7 +147,7 @@ def _audit(
     recorded = event_log.read(cell / event_log.NAME)
     evidence = Evidence(cell, run, record, recorded.events)
     tests = [event for event in recorded.events if isinstance(event, cell_events.TestEvent)]
-    failed = {name_of(test): test for test in tests if test.outcome == "failed"}
+    failed = _failed_by_name(tests)
     sightings = [
         msgspec.structs.replace(one, everywhere=opinion.class_of(one, failed.get(one.test)) == "everywhere")
         for one in evidence.sightings()

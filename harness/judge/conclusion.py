@@ -24,7 +24,7 @@ from harness.judge.known import known_list, matching, tree_list
 from harness.judge.program_runs.program_evidence import program_remarks
 from harness.judge.upstream_tests import tally
 from harness.judge.verdict import EVERYWHERE, cell_verdicts, overall
-from harness.record import cell_events, compiler_warnings, event_log, fault_log, run_folder, stored_run
+from harness.record import cell_events, compiler_warnings, event_log, run_folder, stored_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -299,8 +299,8 @@ def _of_order(folder: Path, run: RunRecord) -> list[str]:
     """Sentences on how much each target's stores were reordered, if the run had another memory order than the host."""
     remarks = []
     for target in run.targets if run.memory_order != "usual" else []:
-        logs = sorted((folder / target).glob(f"*/guest-*/{fault_log.NAME}"))
-        counts = [one for log in logs for one in stored_run.read_fault_log(log).stores.values()]
+        cells = sorted((folder / target).glob("*"))
+        counts = [one for cell in cells for one in stored_run.store_counts(cell)]
         stores, overtakes, pauses = (
             sum(getattr(one, name) for one in counts) for name in ("stores", "overtakes", "pauses")
         )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from harness.core.finding import Finding
-    from harness.record.fault_log import FaultLog, MapRecord
+    from harness.record.fault_log import FaultLog, MapRecord, StoreCounts
 
 NOWHERE = Path(os.devnull)
 """A device has no files below it, so every path below this one is missing."""
@@ -122,6 +122,12 @@ def read_fault_log(log: Path) -> FaultLog:
         faults=[msgspec.structs.replace(one, maps=opened(one.maps)) for one in content.faults],
         overtakes=[msgspec.structs.replace(one, maps=opened(one.maps)) for one in content.overtakes],
     )
+
+
+def store_counts(cell: Path) -> list[StoreCounts]:
+    """What the stores of a cell's servers did (`--memory-order weak`), one for each process."""
+    logs = sorted(cell.glob(f"guest-*/{fault_log.NAME}"))
+    return [one for log in logs for one in read_fault_log(log).stores.values()]
 
 
 def own_program(guest: Path, path: str) -> str:
