@@ -91,23 +91,31 @@ def _innermost(one: Sighting) -> set[str]:
     return {frame.function for frame in one.frames[: len(own) + 1]}
 
 
-class _HostRun:
-    """The evidence of one run of a cell's failed tests on the native build."""
+class _Repetition:
+    """The evidence of one more run of a cell's failed tests."""
 
     def __init__(self, folder: Path, run: RunRecord, record: CellRecord, seal: str) -> None:
+        """`record`: of the cell, with the target on which the tests ran again."""
         recorded = event_log.read(folder / event_log.NAME)
-        self._tests = {event.name: event for event in recorded.events if isinstance(event, cell_events.TestEvent)}
-        native = msgspec.structs.replace(record, target=ORACLE)
-        evidence = Evidence(folder, run, native, recorded.events)
-        self._ends = _HostEnds(run, evidence.sightings(), folder.glob("guest-*"))
+        evidence = Evidence(folder, run, record, recorded.events)
+        self.sightings = evidence.sightings()
         self.damage = [*recorded.doubts, *evidence_seal.doubts(folder, seal)]
         self.doubts = [*self.damage, *evidence.doubts]
+        tests = [event for event in recorded.events if isinstance(event, cell_events.TestEvent)]
+        self.results = {test.name: test for test in tests if test.outcome != "skipped"}
+
+
+class _HostRun(_Repetition):
+    """One on the native build."""
+
+    def __init__(self, folder: Path, run: RunRecord, record: CellRecord, seal: str) -> None:
+        super().__init__(folder, run, msgspec.structs.replace(record, target=ORACLE), seal)
+        self._ends = _HostEnds(run, self.sightings, folder.glob("guest-*"))
 
     def test(self, name: str) -> TestEvent | None:
         """The result of a test that ran; None if it was skipped, could not run or is not there."""
-        event = self._tests.get(name)
-        ran = event is not None and event.outcome != "skipped" and not (event.blocked or event.blocked_by)
-        return event if ran else None
+        event = self.results.get(name)
+        return None if event is None or event.blocked or event.blocked_by else event
 
     def shows(self, one: Sighting) -> bool:
         """Whether a server ended in the same test in the same way as the target's."""
@@ -242,34 +250,24 @@ class InOrder:
     def __init__(self, cell: Path, run: RunRecord, record: CellRecord) -> None:
         self.problem = next((one.problem for one in record.ordered if one.problem), "")
         """Why there is no answer although a test failed; empty if there is one, or none was asked for."""
-        self._ran: list[dict[str, TestEvent]] = []
-        self._shown: list[set[tuple[str, str]]] = []
+        self._runs: list[_Repetition] = []
         for number, each in enumerate(record.ordered if not self.problem else [], start=1):
-            folder = run_folder.ordered_folder(cell, number)
-            recorded = event_log.read(folder / event_log.NAME)
-            evidence = Evidence(folder, run, record, recorded.events)
-            self._shown.append({(one.test, one.identity) for one in evidence.sightings()})
-            doubts = [*recorded.doubts, *evidence_seal.doubts(folder, each.seal), *evidence.doubts]
-            self.problem = self.problem or next(iter(doubts), "")
-            self._ran.append(
-                {
-                    event.name: event
-                    for event in recorded.events
-                    if isinstance(event, cell_events.TestEvent) and event.outcome != "skipped"
-                }
-            )
+            again = _Repetition(run_folder.ordered_folder(cell, number), run, record, each.seal)
+            self.problem = self.problem or next(iter(again.doubts), "")
+            self._runs.append(again)
 
     def class_of(self, one: Sighting, test: TestEvent | None) -> OrderClass:
         """The class of a sighting. `test`: the failed test that showed it."""
-        if not self._ran or self.problem or test is None:
+        if not self._runs or self.problem or test is None:
             return ""
-        results = [ran[test.name] for ran in self._ran if test.name in ran]
-        if len(results) < len(self._ran):
+        results = [each.results[test.name] for each in self._runs if test.name in each.results]
+        if len(results) < len(self._runs):
             return ""
         if one.detector == "suite":
             shown = any(is_same_failure(test, result) for result in results)
         else:
-            shown = any((one.test, one.identity) in each for each in self._shown)
+            others = (other for each in self._runs for other in each.sightings)
+            shown = any((one.test, one.identity) == (other.test, other.identity) for other in others)
         if shown:
             return "usual"
         return "late" if one.kind == "hang" or has_time_limit(test.message) else "reordered"

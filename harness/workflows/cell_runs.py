@@ -1,8 +1,8 @@
 """Runs the cells of a prepared run, each in its own process.
 
 An audit follows a cell that an access has killed. The failed tests of a cell run again on the native build, several
-times: what the host does as well is no fault of the target (harness.judge.second_opinion). In a run with
-`--memory-order weak` they also run again on the target in the host's order (harness.judge.second_opinion).
+times: what the host does as well is no fault of the target. In a run with `--memory-order weak` they also run again on
+the target in the host's order. harness.judge.second_opinion compares the results.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class CellSpecs:
         setup, peer = oracle_setup(self._bench), spec.peers[ORACLE]
         tree, optimisation = self._prepared.tree, self._request.optimisation
         return msgspec.structs.replace(
-            spec,
+            _repeating(spec, tests),
             runner=peer.runner,
             build=peer.build,
             triple=setup.toolchain.prefix,
@@ -166,12 +166,6 @@ class CellSpecs:
             preload=setup.module(suite.path / suite.preload, tree) if suite.preload else None,
             machine=None,
             board=None,
-            coverage=False,
-            execution=None,
-            corpus=None,
-            profiled=False,
-            tests=[],
-            exactly=list(tests),
         )
 
     def in_order(self, cell: Cell, tests: Sequence[str]) -> CellSpec:
@@ -185,15 +179,7 @@ class CellSpecs:
             for name, peer in spec.peers.items()
         }
         return msgspec.structs.replace(
-            spec,
-            runner=in_usual_order(spec.runner, targets[cell.target]),
-            peers=peers,
-            coverage=False,
-            execution=None,
-            corpus=None,
-            profiled=False,
-            tests=[],
-            exactly=list(tests),
+            _repeating(spec, tests), runner=in_usual_order(spec.runner, targets[cell.target]), peers=peers
         )
 
     def _without_programs(self, cell: Cell, suite: Suite, target: PreparedTarget) -> CellSpec:
@@ -283,6 +269,13 @@ class CellSpecs:
             files=prepared.upstream_files,
             left_out=prepared.upstream_left_out,
         )
+
+
+def _repeating(spec: CellSpec, tests: Sequence[str]) -> CellSpec:
+    """A cell's specification for some of its tests once more: nothing is measured or learned."""
+    return msgspec.structs.replace(
+        spec, coverage=False, execution=None, corpus=None, profiled=False, tests=[], exactly=list(tests)
+    )
 
 
 def corpora_of(bench: Workbench, request: Request) -> Path:
