@@ -172,8 +172,9 @@ class CellSession:
         elif self.current.upstream_result is not None:
             event = self.current.upstream_result.event_with(outcome, message)
         else:
-            event = self._test_event(outcome, message, seconds, wrong_command)
-            event = msgspec.structs.replace(event, fails_natively=fails_natively)
+            event = self._test_event(
+                outcome, message, seconds, wrong_command=wrong_command, fails_natively=fails_natively
+            )
         self._clock.look()
         clock = self._clock.doubt if event.outcome == "failed" else ""
         # A stranger can make a test pass, too.
@@ -203,7 +204,7 @@ class CellSession:
         )
 
     def _test_event(
-        self, outcome: cell_events.Outcome, message: str, seconds: float, wrong_command: str
+        self, outcome: cell_events.Outcome, message: str, seconds: float, *, wrong_command: str, fails_natively: bool
     ) -> cell_events.TestEvent:
         """The record of a test that used a server. The evidence of the next one begins where its own ends."""
         current = self.current
@@ -237,6 +238,7 @@ class CellSession:
             counters_before=current.counters_before,
             counters_after=self.servers.counters(),
             asked=wrong_command,
+            fails_natively=fails_natively,
             asserted=current.asserted,
             options=tuple(self.cell.options) if guest else (),
             difference=current.difference.difference if current.difference else None,

@@ -71,6 +71,11 @@ def check(image: BoardImage) -> Iterator[BoardStep]:
         host.close()
 
 
+def _step(name: str, *, works: bool, detail: str, remedy: str) -> BoardStep:
+    """A step, with its remedy if it does not work."""
+    return BoardStep(name, works=works, detail=detail, remedy="" if works else remedy)
+
+
 def _said(error: InfrastructureError) -> str:
     return "; ".join(error.because.splitlines()) or error.what
 
@@ -91,7 +96,7 @@ def _words(host: ReachedMachine) -> BoardStep:
     remedy = f'words = "{other}"; and nothing that the login shell starts may write to its output'
     right = told == due
     detail = "arrive as they are" if right else f"arrive as {told[:200]}"
-    return BoardStep("words", works=right, detail=detail, remedy="" if right else remedy)
+    return _step("words", works=right, detail=detail, remedy=remedy)
 
 
 def _supervised(host: ReachedMachine, logs: Path, script: str) -> RemoteProcess:
@@ -118,7 +123,7 @@ def _start(host: ReachedMachine, logs: Path) -> BoardStep:
     output = (logs / "log").read_text("utf-8", "replace").strip()
     works = code == 3 and output == "from the board"
     detail = "a program's output and status arrive" if works else f"status {code} and output {output[:200]!r}"
-    return BoardStep("start", works=works, detail=detail, remedy="" if works else remedy)
+    return _step("start", works=works, detail=detail, remedy=remedy)
 
 
 def _signal(host: ReachedMachine, logs: Path) -> BoardStep:
@@ -137,7 +142,7 @@ def _signal(host: ReachedMachine, logs: Path) -> BoardStep:
         started.close()
     works = state == "T" and code == -signal.SIGBUS
     detail = "an end by SIGBUS is seen as such" if works else f"the state was {state or 'unknown'}, the status {code}"
-    return BoardStep("signal", works=works, detail=detail, remedy="" if works else remedy)
+    return _step("signal", works=works, detail=detail, remedy=remedy)
 
 
 def _hang_up(host: ReachedMachine, logs: Path) -> BoardStep:
@@ -155,27 +160,26 @@ def _hang_up(host: ReachedMachine, logs: Path) -> BoardStep:
     finally:
         started.close()
     detail = "a program goes on after its connection has ended" if lives else "programs end with their connection"
-    return BoardStep("end", works=not lives, detail=detail, remedy=remedy if lives else "")
+    return _step("end", works=not lives, detail=detail, remedy=remedy)
 
 
 def _files(host: ReachedMachine) -> BoardStep:
     board = host.image.board
     way = "by `put` and `get`" if board.put or board.get else "through `start`"
     place = f"{host.folder}/file"
+    remedy = "name the commands in `put` and `get`, as with scp"
     try:
         host.shell.put(CONTENT, place)
         back = host.shell.get(place)
-    except (InfrastructureError, OSError) as error:
-        detail = _said(error) if isinstance(error, InfrastructureError) else str(error)
-        return BoardStep(
-            "files", works=False, detail=detail, remedy="name the commands in `put` and `get`, as with scp"
-        )
-    if back != CONTENT:
-        detail = f"{len(CONTENT)} bytes came back as {len(back)} others"
-        return BoardStep(
-            "files", works=False, detail=detail, remedy="name the commands in `put` and `get`, as with scp"
-        )
-    return BoardStep("files", works=True, detail=f"a file arrives, and comes back, {way}")
+    except InfrastructureError as error:
+        return BoardStep("files", works=False, detail=_said(error), remedy=remedy)
+    except OSError as error:
+        return BoardStep("files", works=False, detail=str(error), remedy=remedy)
+    works = back == CONTENT
+    detail = (
+        f"a file arrives, and comes back, {way}" if works else f"{len(CONTENT)} bytes came back as {len(back)} others"
+    )
+    return _step("files", works=works, detail=detail, remedy=remedy)
 
 
 def _program(host: ReachedMachine) -> BoardStep:
@@ -183,8 +187,8 @@ def _program(host: ReachedMachine) -> BoardStep:
     told = host.shell.run(*board.under, board.program, "--version", quiet=False)
     text = told.output.decode("utf-8", "replace").strip()[:200]
     works = told.code == 0 and " v=" in text
-    remedy = "" if works else "`program` must be the path there of redis-server or valkey-server"
-    return BoardStep("program", works=works, detail=text or f"status {told.code}", remedy=remedy)
+    remedy = "`program` must be the path there of redis-server or valkey-server"
+    return _step("program", works=works, detail=text or f"status {told.code}", remedy=remedy)
 
 
 def _reach(host: ReachedMachine, logs: Path) -> BoardStep:
