@@ -24,7 +24,7 @@ from harness.run.selftests import why_none
 from harness.workflows.cell_process import TESTS_FAILED, run_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from harness.build.unit_drivers import Units
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 HOST_RUNS = 3
 """How often a failed test runs on the native build. Each run starts its servers anew, so each has other hash seeds."""
-PRECEDED_RUNS = 2
-"""How often it runs behind the tests before it, if it alone passes on the native build, or fails in other words."""
 ORDERED_RUNS = 3
 """How often it runs in the host's memory order."""
 
@@ -123,15 +121,28 @@ class CellRuns:
             return [HostRun(problem=f"{error.what}: {error.because}", seal="")]
         folder_of = functools.partial(run_folder.host_folder, spec.folder)
         alone = self._repeated(native, folder_of, HOST_RUNS)
-        if any(one.problem for one in alone) or _died_misaligned(spec.folder):
+        # A known list says of a release what such tests show.
+        is_listed = self._request.server in self._bench.catalog.servers
+        if is_listed or any(one.problem for one in alone) or _died_misaligned(spec.folder):
             return alone
-        folders = [folder_of(number) for number in range(1, HOST_RUNS + 1)]
-        before = preceded_tests(spec.folder, cell.target, [folder / event_log.NAME for folder in folders])
-        native = msgspec.structs.replace(native, exactly=before)
-        again = self._repeated(native, folder_of, PRECEDED_RUNS if before else 0, after=HOST_RUNS)
-        if any(one.problem for one in again):
-            return alone
-        return [*alone, *(msgspec.structs.replace(one, preceded=True) for one in again)]
+        logs = [folder_of(number) / event_log.NAME for number in range(1, HOST_RUNS + 1)]
+        others = unlike_host(spec.folder, cell.target, logs)
+        return [*alone, *self._preceded_runs(native, spec.folder, others)]
+
+    def _preceded_runs(self, native: CellSpec, cell: Path, others: Collection[str]) -> list[HostRun]:
+        """Run some of a cell's failed tests on the native build, behind the tests that precede them; a second time if
+        one of them fails so. Nothing without a result of each run, or if they had their servers alone.
+        """
+        native = msgspec.structs.replace(native, exactly=preceded_tests(cell, others))
+        if not native.exactly:
+            return []
+        first, second = (run_folder.host_folder(cell, HOST_RUNS + number) for number in (1, 2))
+        ended = [self._again(native, first)]
+        if any(event.name in others and event.outcome == "failed" for event in _tests(first / event_log.NAME)):
+            ended.append(self._again(native, second))
+        return (
+            [] if any(one.problem for one in ended) else [msgspec.structs.replace(one, preceded=True) for one in ended]
+        )
 
     def _ordered_runs(self, cell: Cell, spec: CellSpec, record: CellRecord) -> list[HostRun]:
         """Run a cell's failed tests in the host's memory order; nothing if none failed, or if they had that order."""
@@ -141,17 +152,18 @@ class CellRuns:
         in_order = self._specs.in_order(cell, failed)
         return self._repeated(in_order, functools.partial(run_folder.ordered_folder, spec.folder), ORDERED_RUNS)
 
-    def _repeated(
-        self, spec: CellSpec, folder_of: Callable[[int], Path], times: int, *, after: int = 0
-    ) -> list[HostRun]:
-        """The runs of some tests, up to the first without a result. `after`: how many the cell had before."""
+    def _repeated(self, spec: CellSpec, folder_of: Callable[[int], Path], times: int) -> list[HostRun]:
+        """The runs of some tests, up to the first without a result."""
         ended: list[HostRun] = []
         while len(ended) < times and not any(one.problem for one in ended):
-            folder = folder_of(after + len(ended) + 1)
-            # Files of its own: what each run writes anew differs by chance, as by the seed of the server's hash tables.
-            one = self._run_sealed(msgspec.structs.replace(spec, folder=folder, shared=folder / run_folder.SHARED))
-            ended.append(HostRun(problem=one.problem, seal=one.seal))
+            ended.append(self._again(spec, folder_of(len(ended) + 1)))
         return ended
+
+    def _again(self, spec: CellSpec, folder: Path) -> HostRun:
+        """One run of some tests."""
+        # Files of its own: what each run writes anew differs by chance, as by the seed of the server's hash tables.
+        one = self._run_sealed(msgspec.structs.replace(spec, folder=folder, shared=folder / run_folder.SHARED))
+        return HostRun(problem=one.problem, seal=one.seal)
 
     def _is_audited(self, cell: Cell) -> bool:
         """Whether an audit follows a cell in which a misaligned access killed a server."""
@@ -199,25 +211,28 @@ def failed_tests(folder: Path) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def preceded_tests(cell: Path, target: str, host_logs: Sequence[Path]) -> list[str]:
-    """The names of the tests that share a server with a failed one that alone does not fail on the host, or not in the
-    same words, up to the failed one; empty if none does. `host_logs`: the events of the failed tests' runs there.
+def unlike_host(cell: Path, target: str, host_logs: Sequence[Path]) -> set[str]:
+    """The names of a cell's failed tests that alone do not fail on the host, or not in the same words. `host_logs`: the
+    events of their runs there.
     """
     said = {(event.name, plain(event.message, target)) for log in host_logs for event in _tests(log)}
-    by_guest: dict[str, list[cell_events.TestEvent]] = {}
+    failed = (event for event in _tests(cell / event_log.NAME) if event.outcome == "failed")
+    return {event.name for event in failed if (event.name, plain(event.message, target)) not in said}
+
+
+def preceded_tests(cell: Path, names: Collection[str]) -> list[str]:
+    """The names of the tests that share a server with some failed ones, up to the last of these on each server; none of
+    a server that one of them had alone.
+    """
+    by_guest: dict[str, list[str]] = {}
     for event in _tests(cell / event_log.NAME):
         if event.guest and event.outcome != "skipped":
-            by_guest.setdefault(event.guest, []).append(event)
-    names: list[str] = []
+            by_guest.setdefault(event.guest, []).append(event.name)
+    before: list[str] = []
     for ran in by_guest.values():
-        others = [
-            number
-            for number, event in enumerate(ran)
-            if event.outcome == "failed" and (event.name, plain(event.message, target)) not in said
-        ]
-        if others and others[-1]:
-            names += [event.name for event in ran[: others[-1] + 1]]
-    return list(dict.fromkeys(names))
+        last = max((number for number, name in enumerate(ran) if name in names), default=0)
+        before += ran[: last + 1] if last else []
+    return list(dict.fromkeys(before))
 
 
 def _tests(log: Path) -> list[cell_events.TestEvent]:

@@ -12,7 +12,7 @@ from harness.core.finding import Difference
 from harness.judge.conclusion import conclude
 from harness.judge.verdict import EVERYWHERE
 from harness.record import event_log, run_folder, stored_run
-from harness.workflows.cell_runs import failed_tests, preceded_tests
+from harness.workflows.cell_runs import failed_tests, preceded_tests, unlike_host
 from tests.support import fakes
 from tests.support.fakes import fault
 from tests.support.stored import StoredRun, concluded, known_file
@@ -193,7 +193,9 @@ def test_only_the_tests_on_the_server_of_a_failed_one_precede_it(run: StoredRun)
         run.host_test("armv5", "bitops", number, "alone")
     cell = run.finish() / "armv5" / "bitops"
     logs = [run_folder.host_folder(cell, number) / event_log.NAME for number in (1, 2, 3)]
-    assert preceded_tests(cell, "armv5", logs) == ["first", "shown", "hidden"]
+    others = unlike_host(cell, "armv5", logs)
+    assert others == {"hidden", "alone"}
+    assert preceded_tests(cell, others) == ["first", "shown", "hidden"]
 
 
 def test_a_failure_that_the_host_shows_at_times_is_a_remark(outcomes: Outcomes) -> None:
