@@ -51,8 +51,8 @@ _SUPERVISE = " ".join(
         "state) s=$(sed 's/.*) \\(.\\).*/\\1/' /proc/$p/stat 2>/dev/null || ps -o s= -p $p 2>/dev/null);",
         f'echo "{MARK} state $which $s" >&2;;',
         '*) kill -s "$what" "$p";; esac; done;',
-        # The connection has ended.
-        'kill -s KILL -- "$g$p" ) >/dev/null & w=$!;',
+        # The connection has ended. A program that was started just now may not be in its session yet.
+        'kill -s KILL "$p" 2>/dev/null; if test "$g"; then kill -s KILL -- "-$p" 2>/dev/null; fi ) >/dev/null & w=$!;',
         'wait "$p"; c=$?;',
         'kill -s KILL "$w" 2>/dev/null; if test "$g"; then kill -s KILL -- "-$p" 2>/dev/null; fi;',
         f'echo "{MARK} end $c" >&2',

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -122,6 +123,19 @@ def test_a_server_and_its_children_end_with_the_connection(
     server.send_signal(signal.SIGKILL)
     server.close()
     assert server.poll() == -signal.SIGKILL
+
+
+def test_a_server_that_has_no_session_yet_ends_with_the_connection(tmp_path: Path) -> None:
+    slow = tmp_path / "setsid"
+    slow.write_text(f'#!/bin/sh\nsleep 1\nexec {shutil.which("setsid")} "$@"\n', "utf-8")
+    slow.chmod(0o755)
+    through = shell_of("env", f"PATH={tmp_path}:{os.environ['PATH']}")
+    server = RemoteProcess(
+        through, ["sleep", "600"], folder=str(tmp_path), log=tmp_path / "log", said=tmp_path / "said"
+    )
+    pid = server.pid()
+    server.process.stdin.close()  # type: ignore[union-attr]
+    until(lambda: not lives(pid))
 
 
 def test_a_cut_connection_is_no_end_of_a_server(supervised: Callable[[str], RemoteProcess]) -> None:
