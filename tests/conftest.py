@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 # On a busy machine an example may be slow, which is not a fault of the tested code.
 hypothesis.settings.register_profile("plumbline", deadline=None)
 hypothesis.settings.load_profile("plumbline")
+
+# Thousands of collected tests live until the end. By default, Python looks for cycles among them all the time.
+gc.set_threshold(100_000)
 
 SHORT = 70
 """The longest path of a folder that has room for the name of a socket, of at most 107 bytes (unix(7))."""

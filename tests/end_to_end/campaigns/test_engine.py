@@ -25,6 +25,7 @@ from harness.workflows.campaign.islands import Islands
 from harness.workflows.campaign.job import CORPORA
 from harness.workflows.campaign.spread import commands_on
 from harness.workflows.campaign.version import harness_version
+from tests.end_to_end.support.machines import beyond
 from tests.support import campaigns
 from tests.support.campaigns import (
     SERVER,
@@ -56,7 +57,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("answer", ["junk", "nothing", *map(beyond, sorted(ANSWERS.keys() - {"junk", "nothing"}))])
 def test_a_worker_that_answers_nonsense_or_never_loses_its_job_to_another(
     answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,12 @@ def run_check(github: GitHub, **inputs: str | bool | int) -> dict[str, str]:
     return github.workflow(WORKFLOWS / "check.yml", all_inputs)
 
 
+@pytest.mark.slow(
+    instead=(
+        "test_the_action_checks_what_a_pull_request_changes; tests/house, for what workflows say; "
+        "test_a_planted_bug_is_found_and_a_function_that_no_test_enters_is_named; tests/unit/report, for annotations"
+    )
+)
 def test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails(tmp_path: Path) -> None:
     top = repository(tmp_path / "server", broken=True)
     github = GitHub(tmp_path / "github", {"": top, "owner/plumbline": ROOT})
@@ -92,10 +98,7 @@ def test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails(tm
 
 
 @pytest.mark.slow(
-    instead=(
-        "test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails, whose native job passes and "
-        "keeps its caches"
-    )
+    instead="test_a_pull_requests_suites_become_the_plan_and_uncovered_changes_are_unknown, on a clean server"
 )
 def test_a_clean_server_passes_and_its_caches_are_kept(tmp_path: Path) -> None:
     top = repository(tmp_path / "server", broken=False)
@@ -146,8 +149,7 @@ def test_the_action_checks_what_a_pull_request_changes(tmp_path: Path) -> None:
 @pytest.mark.slow(
     instead=(
         "test_a_pull_requests_suites_become_the_plan_and_uncovered_changes_are_unknown; "
-        "test_the_action_checks_what_a_pull_request_changes; "
-        "test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails"
+        "test_the_action_checks_what_a_pull_request_changes"
     )
 )
 def test_the_workflow_checks_what_a_pull_request_changes(tmp_path: Path) -> None:

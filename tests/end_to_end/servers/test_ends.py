@@ -106,7 +106,8 @@ def test_a_guest_that_hangs_is_a_finding(tmp_path: Path) -> None:
     with running(*CHECK, folder) as plumb:
         path = socket_of_guest(folder)
         with socket.socket(socket.AF_UNIX) as connected:
-            connected.connect(str(path))
+            # The socket is there before the server listens.
+            assert wait_for(lambda: connected.connect_ex(str(path)) == 0, seconds=RUN_SECONDS)
             connected.sendall(b"DEBUG SLEEP 10000\r\n")
             out, _ = plumb.communicate(timeout=RUN_SECONDS)
     read = json.loads(out)
