@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import re
 import shlex
@@ -23,8 +24,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MOST_BEHIND_LINKS = 50_000
-"""The most files that links out of a tree may lead to. A link to the root folder leads to more, none of them
-compiled."""
+"""The most files and folders that links out of a tree may lead to. A link to the root folder leads to more, none of
+them compiled. Eighteen folders with two links each to the one before lead to 2^18."""
+DEEPEST = 200
+"""The most folders within one another. A stranger's archive can contain deeper ones than the system can name."""
+LONGEST_BYTES = 2000
+"""The length of the longest path in a tree, which has to be named in a copy, too (PATH_MAX is 4096)."""
+LARGEST_BYTES = 1 << 30
+"""The size of the largest file that is copied. A core dump or a sparse file may exceed the memory."""
+SHOWN_CHARACTERS = 300
+"""How much of such a path an error shows."""
 ATTEMPTS = 5
 """How often a tree that changes during the copy is copied again."""
 
@@ -50,25 +59,23 @@ class TreeEntry(NamedTuple):
 def entries_of(tree: Path) -> Iterator[TreeEntry]:
     """The tree's sources in a fixed order, without products of earlier builds.
 
-    Raises UsageError when links out of the tree lead to more than MOST_BEHIND_LINKS files, to a folder that contains
-    the tree, or neither to its repository nor below /usr.
+    Raises UsageError when links out of the tree lead to more than MOST_BEHIND_LINKS files and folders, to a folder that
+    contains the tree, or neither to its repository nor below /usr; and for paths that exceed DEEPEST or LONGEST_BYTES.
     """
-    behind = 0
-    top = Path(os.path.realpath(tree))
-    for entry in _walk(tree, Path(), [(top, Path())]):
-        behind += not entry.link and entry.path != tree / entry.place
-        if behind > MOST_BEHIND_LINKS:
-            raise UsageError(
-                f"links out of the tree lead to more than {MOST_BEHIND_LINKS} files",
-                where=str(tree / entry.place),
-                because="those files would have to be copied, because the build may use them",
-                remedy="remove the link",
-            )
-        yield entry
+    yield from _walk(tree, Path(), [(Path(os.path.realpath(tree)), Path())], itertools.count(1))
 
 
-def _walk(folder: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator[TreeEntry]:
-    """The entries of a folder. `roots`: the top, and the linked folders on the way here, each with its place."""
+def _walk(folder: Path, place: Path, roots: list[tuple[Path, Path]], behind: Iterator[int]) -> Iterator[TreeEntry]:
+    """The entries of a folder. `roots`: the top, and the linked folders on the way here, each with its place. `behind`
+    counts what links out of the tree lead to.
+    """
+    if len(place.parts) > DEEPEST or len(os.fsencode(place)) > LONGEST_BYTES:
+        raise UsageError(
+            f"the tree has folders deeper than {DEEPEST} levels or {LONGEST_BYTES} bytes",
+            where=str(folder)[:SHOWN_CHARACTERS] + "…",
+            because="the system cannot name the files of their copy",
+            remedy="remove them",
+        )
     try:
         found = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except (PermissionError, FileNotFoundError):
@@ -76,19 +83,31 @@ def _walk(folder: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator
         return
     for entry in found:
         path, here = folder / entry.name, place / entry.name
+        if len(roots) > 1:
+            _refuse_too_many(next(behind), path)
         if entry.is_symlink():
             # Links to folders and files are excluded by the names that exclude folders and files.
             if entry.name not in _FOLDERS and not _PRODUCTS.search(entry.name):
-                yield from _behind(path, here, roots)
+                yield from _behind(path, here, roots, behind)
         elif entry.is_dir():
             if entry.name not in _FOLDERS:
-                yield from _walk(path, here, roots)
+                yield from _walk(path, here, roots, behind)
         elif entry.is_file() and not _PRODUCTS.search(entry.name) and not _is_program(path):
             # Other entries are sockets or pipes left by a test run.
             yield TreeEntry(here, path, "")
 
 
-def _behind(path: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator[TreeEntry]:
+def _refuse_too_many(number: int, path: Path) -> None:
+    if number > MOST_BEHIND_LINKS:
+        raise UsageError(
+            f"links out of the tree lead to more than {MOST_BEHIND_LINKS} files and folders",
+            where=str(path),
+            because="they would have to be copied, because the build may use them",
+            remedy="remove the link",
+        )
+
+
+def _behind(path: Path, place: Path, roots: list[tuple[Path, Path]], behind: Iterator[int]) -> Iterator[TreeEntry]:
     """The replacement of a link: another link to the same place in the copy, or the target's content from elsewhere."""
     try:
         real = Path(os.path.realpath(path, strict=True))
@@ -117,8 +136,9 @@ def _behind(path: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator
             because="a build and a report of a stranger's tree would contain files of yours",
             remedy=f"remove the link, or if you trust it, check a copy: cp -RL {shlex.quote(str(roots[0][0]))} COPY",
         )
+    _refuse_too_many(next(behind), path)
     if real.is_dir():
-        yield from _walk(real, place, [*roots, (real, place)])
+        yield from _walk(real, place, [*roots, (real, place)], behind)
     elif real.is_file() and not _is_program(real):
         yield TreeEntry(place, real, "")
 
@@ -270,8 +290,20 @@ def _read(entry: TreeEntry) -> tuple[bytes, bool] | None:
         return os.fsencode(entry.link), False
     try:
         with entry.path.open("rb") as stream:
-            return stream.read(), bool(os.fstat(stream.fileno()).st_mode & 0o111)
+            status = os.fstat(stream.fileno())
+            _refuse_too_large(status.st_size, entry.path)
+            return stream.read(), bool(status.st_mode & 0o111)
     except FileNotFoundError:
         return None
     except PermissionError as error:
         raise UsageError("a file of the tree cannot be read", where=str(entry.path), because=str(error)) from error
+
+
+def _refuse_too_large(size: int, path: Path) -> None:
+    if size > LARGEST_BYTES:
+        raise UsageError(
+            f"a file of the tree is larger than {LARGEST_BYTES >> 20} MB",
+            where=str(path),
+            because="it is copied and digested with the tree, since a build may use it",
+            remedy="remove it from the tree",
+        )

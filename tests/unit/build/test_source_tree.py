@@ -315,6 +315,50 @@ def test_links_to_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest
         digest_of(tree)
 
 
+def test_folders_that_link_to_the_same_folders_again_and_again_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: only files counted, and 2^30 folders without one were walked for hours."""
+    monkeypatch.setattr("harness.build.sources.tree_files.MOST_BEHIND_LINKS", 500)
+    tree = fakes.server_tree(tmp_path / "whole" / "redis")
+    fakes.write(tmp_path / "whole" / ".git" / "HEAD", "")
+    before = fakes.write(tmp_path / "whole" / "0" / "file.h", "").parent
+    for number in range(1, 30):
+        folder = tmp_path / "whole" / str(number)
+        folder.mkdir()
+        (folder / "a").symlink_to(before)
+        (folder / "b").symlink_to(before)
+        before = folder
+    (before.parent / "0" / "file.h").unlink()
+    (tree / "src" / "link").symlink_to(before)
+    with pytest.raises(UsageError, match="links out of the tree lead to more than 500 files and folders"):
+        digest_of(tree)
+
+
+@pytest.mark.parametrize(("name", "levels"), [("d", 201), ("d" * 250, 20)])
+def test_folders_that_the_system_cannot_name_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, levels: int
+) -> None:
+    """Regression: the error was the operating system's, with a name of 4,000 characters, or a bug in Plumbline."""
+    tree = fakes.server_tree(tmp_path / "redis")
+    monkeypatch.chdir(tree)
+    for _ in range(levels):
+        Path(name).mkdir()
+        os.chdir(name)
+    with pytest.raises(UsageError, match="the tree has folders deeper than 200 levels or 2000 bytes") as refused:
+        digest_of(tree)
+    assert len(refused.value.where) <= 301
+
+
+def test_a_file_larger_than_the_memory_is_refused_by_name(tmp_path: Path) -> None:
+    """Regression: the error was a lack of memory, which named no file."""
+    tree = fakes.server_tree(tmp_path / "redis")
+    os.truncate(fakes.write(tree / "src" / "core.1234", ""), 1 << 42)
+    with pytest.raises(UsageError, match="a file of the tree is larger than 1024 MB") as refused:
+        digest_of(tree)
+    assert refused.value.where == str(tree / "src" / "core.1234")
+
+
 @pytest.mark.parametrize("to", ["/", ".."])
 def test_a_link_to_what_contains_the_tree_is_refused(tmp_path: Path, to: str) -> None:
     """Regression: a link to / ended as a bug in Plumbline, when a file of /proc could not be read."""
