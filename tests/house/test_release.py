@@ -49,11 +49,17 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG, "utf-8")
     program = tmp_path / ".venv" / "bin" / "hatchling"
     program.parent.mkdir(parents=True)
-    program.write_text(f'#!/bin/sh\n[ "$1" = version ] && echo 0.1.0 || exit {BUILD_FAILS}\n', "utf-8")
+    program.write_text(f'#!/bin/sh\n[ "$1" = version ] && echo 0.1.0 || {{ ls -A; exit {BUILD_FAILS}; }}\n', "utf-8")
     program.chmod(0o755)
+    (tmp_path / ".gitignore").write_text(".venv\nout\n", "utf-8")
     git(tmp_path, "init", "--quiet")
-    git(tmp_path, "commit", "--quiet", "--allow-empty", "--message", "one")
+    commit(tmp_path)
     return tmp_path
+
+
+def commit(checkout: Path) -> None:
+    git(checkout, "add", "--all")
+    git(checkout, "commit", "--quiet", "--message", "one")
 
 
 def release(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -75,6 +81,7 @@ def test_a_tag_of_another_version_is_refused(checkout: Path, tag: str) -> None:
 
 def test_a_version_without_a_section_is_refused(checkout: Path) -> None:
     (checkout / "CHANGELOG.md").write_text(CHANGELOG.replace("## 0.1.0 ", "## 0.1.01 "), "utf-8")
+    commit(checkout)
     ended = release(checkout, "out", "v0.1.0")
     assert (ended.returncode, "no section of 0.1.0" in ended.stderr) == (4, True), ended.stderr
 
@@ -85,6 +92,18 @@ def test_a_folder_that_is_not_empty_is_refused(checkout: Path) -> None:
     (checkout / "out" / "plumbline-old.whl").touch()
     ended = release(checkout, "out")
     assert (ended.returncode, "out is not empty" in ended.stderr) == (4, True), ended.stderr
+
+
+def test_what_is_in_no_commit_is_in_no_release(checkout: Path) -> None:
+    """Regression: a wheel and a source archive contained any file of the checkout, keys and notes included."""
+    (checkout / "notes.txt").write_text("mine\n", "utf-8")
+    (checkout / "keys").symlink_to("/etc/passwd")
+    refused = release(checkout, "out", "v0.1.0")
+    assert (refused.returncode, "differs from its commit" in refused.stderr) == (4, True), refused.stderr
+    trial = release(checkout, "out")
+    assert "left out, as they are in no commit: 2 entries" in trial.stderr
+    assert set(trial.stderr.splitlines()) >= {"ci", "CHANGELOG.md"}
+    assert not {"notes.txt", "keys", ".venv"} & set(trial.stderr.splitlines())
 
 
 def test_a_draft_needs_the_containers_verdict_and_a_tag() -> None:
