@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from enum import IntEnum
 
 
@@ -122,11 +123,18 @@ _REMEDIES = {
 def is_machine_fault(error: BaseException) -> bool:
     """Whether an exception means that the host lacks something, and therefore says nothing about a server."""
     if isinstance(error, OSError):
-        return error.errno in MACHINE_ERRNOS
+        return _number_of(error) in MACHINE_ERRNOS
     # CPython has no exception class for a thread that cannot start.
     return isinstance(error, (MemoryError, InfrastructureError)) or (
         isinstance(error, RuntimeError) and "can't start new thread" in str(error)
     )
+
+
+def _number_of(error: OSError) -> int | None:
+    """The error number; for a copy of a folder (shutil.Error), which only quotes its errors, the first one's."""
+    of_copies = error.args and isinstance(error.args[0], list)
+    quoted = re.search(r"\[Errno (\d+)\]", str(error)) if of_copies else None
+    return int(quoted[1]) if quoted else error.errno
 
 
 def is_misnamed(error: BaseException) -> bool:
@@ -148,11 +156,11 @@ def machine_fault(error: BaseException) -> InfrastructureError:
     """Convert an exception for which `is_machine_fault` is true to an error that says what is missing, and where."""
     if isinstance(error, InfrastructureError):
         return error
-    if isinstance(error, OSError) and error.errno is not None:
+    if isinstance(error, OSError) and (number := _number_of(error)) is not None:
         return InfrastructureError(
-            f"the operating system refuses: {os.strerror(error.errno)}",
+            f"the operating system refuses: {os.strerror(number)}",
             where=_place_of(error),
-            remedy=_REMEDIES.get(error.errno, ""),
+            remedy=_REMEDIES.get(number, ""),
         )
     return InfrastructureError(
         "the operating system refuses: no more memory or threads", because=str(error), remedy="fewer --jobs"

@@ -59,12 +59,18 @@ class Checkout:
         """Raises UsageError for a folder that is not in a checkout, InfrastructureError without git."""
         self.path = path
         self._git = Git(path)
-        found = self._git.run("rev-parse", "--is-inside-work-tree")
-        if found.code != 0 or found.text.strip() != "true":
+        found = self._git.run("rev-parse", "--is-inside-work-tree", "--absolute-git-dir")
+        inside, _, files = found.text.rstrip("\n").partition("\n")
+        why = "" if found.code == 0 and inside == "true" else found.text.strip()
+        if not why and path.resolve().is_relative_to(files):
+            # A commit can contain the files of another repository, which git takes for the folder's own, settings
+            # included: its base would be what the commit's author wrote.
+            why = f"{files} holds the files of a repository among others, and not in .git"
+        if why:
             raise UsageError(
                 "not a git checkout",
                 where=str(path),
-                because=found.text.strip(),
+                because=why,
                 remedy=f"plumb check --server {shlex.quote(str(path))}, which needs no base",
             )
         self.below = self._git.ask("rev-parse", "--show-prefix")

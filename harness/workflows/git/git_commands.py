@@ -1,4 +1,7 @@
-"""Runs git in a folder, without any of the user's configuration that would change its output."""
+"""Runs git in a folder, without any of the configuration that would change its output or start other programs.
+
+Filters of content are an exception: without those of LFS, each of its files would count as changed.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,14 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import environment, process
 
 GIT_SECONDS = 120.0
+_SETTINGS = (
+    # Otherwise warnings about line ends, and signatures, would be part of the output.
+    "core.safecrlf=false",
+    "log.showSignature=false",
+    # A stranger's repository brings its own configuration, and to read it means to run none of its programs.
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+)
 
 
 class Git:
@@ -29,9 +40,8 @@ class Git:
 
     def run(self, *words: str, index: Path | None = None, folder: Path | None = None) -> process.Result:
         """The same with its exit status, which the caller judges. Raises InfrastructureError without git."""
-        # Otherwise warnings about line ends, and signatures, would be part of the output.
-        quiet = ["-c", "core.safecrlf=false", "-c", "log.showSignature=false"]
-        command: list[str | Path] = ["git", "-C", folder or self.path, *quiet, *words]
+        settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+        command: list[str | Path] = ["git", "-C", folder or self.path, *settings, *words]
         return process.run(command, deadline_seconds=GIT_SECONDS, environment=_environment(index))
 
     def commit(self, revision: str) -> str | None:

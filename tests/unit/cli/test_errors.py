@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -75,3 +77,26 @@ def test_an_error_with_a_stated_cause_is_unchanged() -> None:
     error = InfrastructureError("no compiler", remedy="plumb doctor")
     assert is_machine_fault(error)
     assert machine_fault(error) is error
+
+
+def test_a_folder_that_could_not_be_copied_names_the_machines_fault(tmp_path: Path) -> None:
+    """Regression: `plumb join` in a full TMPDIR was a bug in Plumbline, because the copy's error has no number."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}" * 100, "utf-8")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(shutil.Error) as raised:
+            shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert is_machine_fault(raised.value)
+    assert "File too large" in str(machine_fault(raised.value))
+
+
+def test_a_folder_whose_file_disappeared_is_not_the_machines_fault(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").symlink_to("nowhere")
+    with pytest.raises(shutil.Error) as raised:
+        shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    assert not is_machine_fault(raised.value)

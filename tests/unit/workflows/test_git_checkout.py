@@ -470,3 +470,33 @@ def test_a_tree_has_the_revision_of_its_commit_and_reports_uncommitted_changes(c
 def test_without_git_a_tree_has_no_revision(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert revision_of(clone) == ""
+
+
+def test_a_repository_inside_a_commit_is_not_taken_for_the_checkout(clone: Path) -> None:
+    """Regression: a pull request that brought one chose its own base, and programs that its configuration names ran."""
+    inner = fakes.server_tree(clone / "vendor" / "redis")
+    git(clone, "init", "--quiet", "--bare", str(inner))
+    git(inner, "config", "core.bare", "false")
+    git(inner, "config", "core.worktree", ".")
+    commit(inner, "what the author calls the base")
+    for folder in (inner, inner / "src"):
+        with pytest.raises(UsageError, match="not a git checkout") as refused:
+            Checkout(folder)
+        assert refused.value.because == f"{inner} holds the files of a repository among others, and not in .git"
+        assert revision_of(folder) == ""
+
+
+def test_no_program_of_a_strangers_repository_runs(clone: Path, tmp_path: Path) -> None:
+    """Regression: `plumb premerge --explain` ran the file system monitor that .git/config named."""
+    ran = tmp_path / "ran"
+    program = fakes.write(clone / "hooks" / "post-index-change", f"#!/bin/sh\ntouch {shlex.quote(str(ran))}\n")
+    program.chmod(0o755)
+    git(clone, "config", "core.fsmonitor", str(program))
+    git(clone, "config", "core.hooksPath", str(program.parent))
+    git(clone, "config", "diff.external", str(program))
+    checkout = Checkout(clone)
+    base = checkout.base()
+    assert "src/bitops.c" in checkout.changed(base)
+    assert checkout.changed_lines(base, "src/bitops.c")
+    assert checkout.revision()
+    assert not ran.exists()
