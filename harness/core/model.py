@@ -45,6 +45,14 @@ MemoryOrder = Literal["usual", "weak"]
 architecture allows (harness.isa.memory_order)."""
 
 
+class StorePair(Record, frozen=True):
+    """Two stores of one thread of an emulated program, by the addresses of their instructions."""
+
+    early: Annotated[int, msgspec.Meta(ge=0)]
+    """The later one in the program, which becomes visible first."""
+    late: Annotated[int, msgspec.Meta(ge=0)]
+
+
 Transport = Literal["unix", "tcp"]
 """How clients connect to a server under test: over a Unix socket, or over TCP on loopback. Machines of the kernel tier
 have only TCP.

@@ -14,7 +14,7 @@ from harness.core.model import Record
 from harness.core.strict_toml import PACKAGE, read_toml
 
 if TYPE_CHECKING:
-    from harness.core.model import Flavour, MemoryOrder
+    from harness.core.model import Flavour, MemoryOrder, StorePair
     from harness.core.target_model import Target
 
 MEMORY_ORDERS = PACKAGE / "isa" / "memory_orders.toml"
@@ -25,6 +25,13 @@ stores.
 """
 SLOWER = 4
 """How many times longer programs may take while their stores wait."""
+
+PAUSES_TO_SEE = 1000
+"""How many of 100,000 overtakes a thread pauses after, instead of 2, so that the log names stores that others saw."""
+RESERVED_BYTES = 1 << 39
+"""The size of the address space of programs with 64-bit pointers, where their addresses must not change: QEMU chooses
+them only within a space that it reserves (its `-R`). All such architectures have as much.
+"""
 
 Order = Literal["unordered", "ordered", "ordered-unforwarded", "none"]
 """Of the stores of one thread, as other threads see them (memory_orders.toml explains each)."""
@@ -94,3 +101,11 @@ def emulator_option(model: MemoryModel, seed: int) -> str:
     stores = "unordered" if model.order == "unordered" else "ordered"
     forwarding = "no" if model.order == "ordered-unforwarded" else "yes"
     return f"stores={stores},forwarding={forwarding},seed={seed}"
+
+
+def with_evidence(option: str, seed: int, pair: StorePair | None = None) -> str:
+    """The same option, with another seed, so that more of the stores which others see early are logged. `pair`: only
+    the first of these may be early.
+    """
+    alone = f",early={pair.early},late={pair.late}" if pair is not None else ""
+    return f"{option},seed={seed},pauses={PAUSES_TO_SEE}{alone}"

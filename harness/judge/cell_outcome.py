@@ -14,7 +14,8 @@ from harness.core.model import CANARY_SUITE
 from harness.isa import rules
 from harness.judge import misaligned_blocks
 from harness.judge.causality import Evidence
-from harness.judge.second_opinion import InOrder, SecondOpinion, with_ends_beside
+from harness.judge.in_order import InOrder
+from harness.judge.second_opinion import SecondOpinion, with_ends_beside
 from harness.judge.sightings.failures import from_failed_build
 from harness.judge.sightings.sighting import name_of
 from harness.judge.verdict import CellOutcome
@@ -120,11 +121,23 @@ def _in_order(sightings: list[Sighting], tests: list[TestEvent], opinion: InOrde
     doubts = [f"its failed tests have no result in order: {opinion.problem}"] if opinion.problem else []
     kept: list[Sighting] = []
     for one in sightings:
-        which = opinion.class_of(one, failed.get(one.test))
-        if which == "late":
+        said = opinion.opinion_on(one, failed.get(one.test))
+        if said.which == "late":
             doubts.append(f"{one.test} did not end in time while stores waited, and did in order: it may only be slow")
-        else:
-            kept.append(msgspec.structs.replace(one, reordered=which == "reordered"))
+            continue
+        place = said.place
+        told = [*([place.sentence] if place is not None else []), *([said.rates] if said.rates else [])]
+        kept.append(
+            msgspec.structs.replace(
+                one,
+                reordered=said.which == "reordered",
+                title=f"{one.title}: {place.sentence}" if place is not None else one.title,
+                overtakes=tuple(dict.fromkeys([*told, *one.overtakes])),
+                pair=place.pair if place is not None else None,
+                pair_program=place.program if place is not None else "",
+                replays=said.replays,
+            )
+        )
     return kept, doubts
 
 

@@ -17,6 +17,7 @@ from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgsp
 from harness.core.model import (
     Allocator,
     BuildSettings,
+    DigestOrNone,
     FileName,
     GuestEnvironment,
     MemoryOrder,
@@ -24,6 +25,7 @@ from harness.core.model import (
     NameOrNone,
     Program,
     Record,
+    StorePair,
     Transport,
 )
 from harness.core.processes.timeouts import LARGEST_MULTIPLIER
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
     from harness.judge.sightings.sighting import Sighting
     from harness.record.run_record import RunRecord
+
+
+MOST_REPLAYS = 100
 
 
 class ReplayedProgram(Record, frozen=True):
@@ -118,6 +123,12 @@ class Reproducer(Record, frozen=True):
     """The order of memory accesses that its threads saw (`--memory-order`)."""
     seed: int = 0
     """The seed of that order."""
+    pair: StorePair | None = None
+    """The only stores that a replay reorders, in the same program; None: all."""
+    pair_program: DigestOrNone = ""
+    """SHA-256 of that program. In another one, the stores have other addresses, and a replay reorders all."""
+    replays: Annotated[int, msgspec.Meta(ge=1, le=MOST_REPLAYS)] = 1
+    """How often a replay runs before it says that the finding is gone: chance decides whether a run shows it."""
     io: Transport = "unix"
     """How clients connected to the server. A server in a virtual machine has only TCP."""
     files: dict[FileName, str] = msgspec.field(default_factory=dict)
@@ -225,6 +236,9 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         environment=run.environment,
         memory_order=run.memory_order,
         seed=run.seed if run.memory_order != "usual" else 0,
+        pair=best.pair if best.pair_program else None,
+        pair_program=best.pair_program,
+        replays=min(best.replays, MOST_REPLAYS),
         io=run.io,
         settings=run.settings,
         packages={name: run.packages[name] for name in (best.target, ORACLE) if name in run.packages},

@@ -13,10 +13,6 @@ other values, it has also run behind the tests that precede it, and these runs d
 
 A misaligned access, a detector's report and a fault whose function is not on the stack in the host's crash report stay
 `machine`. So does everything if a run on the host has no complete evidence.
-
-In a run with another memory order, a second question is what the same tests did in the host's order
-(CellRecord.ordered). A failure is blamed on memory order only if none of several such runs shows it. A time limit that
-expires proves nothing: the emulator is slower while stores wait.
 """
 
 from __future__ import annotations
@@ -91,11 +87,12 @@ def _innermost(one: Sighting) -> set[str]:
     return {frame.function for frame in one.frames[: len(own) + 1]}
 
 
-class _Repetition:
+class Repetition:
     """The evidence of one more run of a cell's failed tests."""
 
     def __init__(self, folder: Path, run: RunRecord, record: CellRecord, seal: str) -> None:
         """`record`: of the cell, with the target on which the tests ran again."""
+        self.folder = folder
         recorded = event_log.read(folder / event_log.NAME)
         evidence = Evidence(folder, run, record, recorded.events)
         self.sightings = evidence.sightings()
@@ -105,7 +102,7 @@ class _Repetition:
         self.results = {test.name: test for test in tests if test.outcome != "skipped"}
 
 
-class _HostRun(_Repetition):
+class _HostRun(Repetition):
     """One on the native build."""
 
     def __init__(self, folder: Path, run: RunRecord, record: CellRecord, seal: str) -> None:
@@ -236,38 +233,3 @@ def is_same_failure(test: TestEvent, other: TestEvent) -> bool:
 def _difference_of(test: TestEvent) -> tuple[str, str]:
     """The part of a file or reply that a failure is about."""
     return (test.difference.where, test.difference.record) if test.difference is not None else ("", "")
-
-
-OrderClass = Literal["reordered", "usual", "late", ""]
-"""reordered: no run in order shows it. usual: one does. late: none does, but it is a time limit that expired. Empty:
-there is no answer.
-"""
-
-
-class InOrder:
-    """What the same machine did in order, in the tests that failed in a cell."""
-
-    def __init__(self, cell: Path, run: RunRecord, record: CellRecord) -> None:
-        self.problem = next((one.problem for one in record.ordered if one.problem), "")
-        """Why there is no answer although a test failed; empty if there is one, or none was asked for."""
-        self._runs: list[_Repetition] = []
-        for number, each in enumerate(record.ordered if not self.problem else [], start=1):
-            again = _Repetition(run_folder.ordered_folder(cell, number), run, record, each.seal)
-            self.problem = self.problem or next(iter(again.doubts), "")
-            self._runs.append(again)
-
-    def class_of(self, one: Sighting, test: TestEvent | None) -> OrderClass:
-        """The class of a sighting. `test`: the failed test that showed it."""
-        if not self._runs or self.problem or test is None:
-            return ""
-        results = [each.results[test.name] for each in self._runs if test.name in each.results]
-        if len(results) < len(self._runs):
-            return ""
-        if one.detector == "suite":
-            shown = any(is_same_failure(test, result) for result in results)
-        else:
-            others = (other for each in self._runs for other in each.sightings)
-            shown = any((one.test, one.identity) == (other.test, other.identity) for other in others)
-        if shown:
-            return "usual"
-        return "late" if one.kind == "hang" or has_time_limit(test.message) else "reordered"

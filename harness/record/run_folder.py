@@ -13,6 +13,7 @@ RUN/TARGET/SUITE/problem              why the cell's process gave up, if it did
 RUN/TARGET/SUITE/audit/               the same files, from the audit that followed
 RUN/TARGET/SUITE/host-N/              the same files, from the failed tests on the native build
 RUN/TARGET/SUITE/ordered-N/           the same files, from the failed tests in the host's memory order
+RUN/TARGET/SUITE/delayed-N/           the same files, from the failed tests once more in the cell's own memory order
 RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's: harness.record.fault_log), transcript-N.jsonl
 RUN/TARGET/SUITE/peers/OTHER/guest-N/ the same files, from servers on other targets and from the oracle
 RUN/TARGET/SUITE/guest-unit-NAME/     log, faults.jsonl of a unit's run
@@ -44,6 +45,8 @@ AUDIT = "audit"
 """RUN/TARGET/SUITE/audit/: the evidence of the audit that follows when misaligned accesses ended guests."""
 ORDERED = "ordered"
 """RUN/TARGET/SUITE/ordered-N/: the evidence of the Nth run of the cell's failed tests in the host's memory order."""
+DELAYED = "delayed"
+"""RUN/TARGET/SUITE/delayed-N/: the evidence of the Nth further run of the cell's failed tests while stores wait."""
 HOST = "host"
 """RUN/TARGET/SUITE/host-N/: the evidence of the Nth run of the cell's failed tests on the native build."""
 INPUTS = "inputs"
@@ -62,9 +65,14 @@ def ordered_folder(cell: Path, number: int) -> Path:
     return cell / f"{ORDERED}-{number}"
 
 
+def delayed_folder(cell: Path, number: int) -> Path:
+    """The folder of a cell's Nth further run while stores wait, from 1."""
+    return cell / f"{DELAYED}-{number}"
+
+
 def has_own_seal(folder: str) -> bool:
     """Whether a folder in a cell's folder has its own seal: that of an audit, or of another run of its failed tests."""
-    return folder == AUDIT or folder.startswith((f"{HOST}-", f"{ORDERED}-"))
+    return folder == AUDIT or folder.startswith((f"{HOST}-", f"{ORDERED}-", f"{DELAYED}-"))
 
 
 def command_to_judge(folder: Path) -> str:

@@ -20,6 +20,7 @@ from harness.core.model import (
     Name,
     NameOrNone,
     Record,
+    StorePair,
     Tier,
     Transport,
 )
@@ -93,6 +94,19 @@ class HostRun(Record, frozen=True):
     """Digest of its seal.json."""
     preceded: bool = False
     """Whether all tests ran that precede the failed ones in their cell: some failures need what those leave behind."""
+    launch: NameOrNone = ""
+    """The folder in the cell's of the program that ran again, of a traced command; empty: the failed tests ran."""
+
+
+class DelayedRun(HostRun, frozen=True):
+    """One more run of a cell's failed tests while stores wait, as they did in the cell."""
+
+    seed: int | None = None
+    """The seed of the order, if threads paused more often, so that the log names more of the stores that others saw;
+    None: all was as in the cell.
+    """
+    pair: StorePair | None = None
+    """The only stores of which one could overtake the other, with such a seed; None: all could."""
 
 
 class CellRecord(Record, frozen=True):
@@ -120,6 +134,8 @@ class CellRecord(Record, frozen=True):
     """The runs of its failed tests on the native build, in order; empty if no test failed that the build can run."""
     ordered: list[HostRun] = msgspec.field(default_factory=list)
     """Their runs in the host's memory order, of a cell with another one; empty if no test failed."""
+    delayed: list[DelayedRun] = msgspec.field(default_factory=list)
+    """Their runs in the cell's own order, if they do not fail in the host's."""
 
 
 VERSION = 6

@@ -126,8 +126,16 @@ def read_fault_log(log: Path) -> FaultLog:
 
 def store_counts(cell: Path) -> list[StoreCounts]:
     """What the stores of a cell's servers did (`--memory-order weak`), one for each process."""
-    logs = sorted(cell.glob(f"guest-*/{fault_log.NAME}"))
-    return [one for log in logs for one in read_fault_log(log).stores.values()]
+    return [one for log in _logs(cell) for one in fault_log.read(log).stores.values()]
+
+
+def seen_overtakes(cell: Path) -> int:
+    """How many pairs of stores other threads of a cell's servers saw in another order, each once in a process."""
+    return sum(len({(one.pid, one.early, one.late) for one in fault_log.read(log).overtakes}) for log in _logs(cell))
+
+
+def _logs(cell: Path) -> list[Path]:
+    return sorted(cell.glob(f"guest-*/{fault_log.NAME}"))
 
 
 def own_program(guest: Path, path: str) -> str:

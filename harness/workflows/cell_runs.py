@@ -1,36 +1,39 @@
 """Runs the cells of a prepared run, each in its own process.
 
 An audit follows a cell that an access has killed. The failed tests of a cell run again on the native build, several
-times: what the host does as well is no fault of the target. In a run with `--memory-order weak` they also run again on
-the target in the host's order. harness.judge.second_opinion compares the results.
+times: what the host does as well is no fault of the target. harness.judge.second_opinion compares the results. In a run
+with `--memory-order weak` they also run again on the target (harness.workflows.order_trials).
 """
 
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.analysis import symbols
 from harness.build.emulators.runner import Runner, with_alignment
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.model import CANARY_SUITE
 from harness.isa import rules
-from harness.judge.second_opinion import plain
+from harness.judge.second_opinion import has_time_limit, plain
 from harness.record import cell_events, event_log, evidence_seal, fault_log, run_folder
-from harness.record.run_record import CellRecord, HostRun
+from harness.record.run_record import CellRecord, DelayedRun, HostRun
 from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none
 from harness.workflows.cell_process import TESTS_FAILED, run_cell
+from harness.workflows.order_trials import OrderTrials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
-    from pathlib import Path
 
     from harness.build.unit_drivers import Units
-    from harness.core.model import Cell
+    from harness.core.model import Cell, StorePair
     from harness.core.processes.fork_server import ForkServer
     from harness.plan.request import Request
+    from harness.record.fault_log import Overtake
     from harness.run.cell_spec import CellSpec
     from harness.workflows.preparation.cell_specs import CellSpecs
     from harness.workflows.preparation.prepared_run import PreparedRun
@@ -38,8 +41,6 @@ if TYPE_CHECKING:
 
 HOST_RUNS = 3
 """How often a failed test runs on the native build. Each run starts its servers anew, so each has other hash seeds."""
-ORDERED_RUNS = 3
-"""How often it runs in the host's memory order."""
 
 
 class CellRuns:
@@ -105,8 +106,8 @@ class CellRuns:
         if self._is_audited(cell) and _died_misaligned(spec.folder):
             audit = self._run_sealed(_audit_of(spec))
             record = msgspec.structs.replace(record, audit=audit.problem or "done", audit_seal=audit.seal)
-        host, ordered = self._host_runs(cell, spec, record), self._ordered_runs(cell, spec, record)
-        return msgspec.structs.replace(record, host=host, ordered=ordered)
+        record = msgspec.structs.replace(record, host=self._host_runs(cell, spec, record))
+        return self._with_order_trials(cell, spec, record)
 
     def _host_runs(self, cell: Cell, spec: CellSpec, record: CellRecord) -> list[HostRun]:
         """Run a cell's failed tests on the native build; nothing if none failed, or if the build cannot run them."""
@@ -144,13 +145,26 @@ class CellRuns:
             [] if any(one.problem for one in ended) else [msgspec.structs.replace(one, preceded=True) for one in ended]
         )
 
-    def _ordered_runs(self, cell: Cell, spec: CellSpec, record: CellRecord) -> list[HostRun]:
-        """Run a cell's failed tests in the host's memory order; nothing if none failed, or if they had that order."""
+    def _with_order_trials(self, cell: Cell, spec: CellSpec, record: CellRecord) -> CellRecord:
+        """The record with the runs that show whether memory order made tests fail; the same if that was the host's."""
         failed = failed_tests(spec.folder) if record.status == TESTS_FAILED and spec.runner.memory_order else []
         if not failed:
-            return []
-        in_order = self._specs.in_order(cell, failed)
-        return self._repeated(in_order, functools.partial(run_folder.ordered_folder, spec.folder), ORDERED_RUNS)
+            return record
+        late = [one.name for one in _tests(spec.folder / event_log.NAME) if has_time_limit(one.message)]
+        trials = OrderTrials(spec.folder, _CellAgain(self, cell, spec))
+        trials.run(failed, late)
+        return msgspec.structs.replace(record, ordered=trials.ordered, delayed=trials.delayed)
+
+    def run_in_order(self, cell: Cell, tests: Sequence[str], folder: Path) -> HostRun:
+        """One more run of some of a cell's tests, in the host's memory order."""
+        return self._again(self._specs.in_order(cell, tests), folder)
+
+    def run_delayed(
+        self, cell: Cell, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None
+    ) -> DelayedRun:
+        """One more run of them while stores wait."""
+        one = self._again(self._specs.delayed(cell, tests, seed=seed, pair=pair), folder)
+        return DelayedRun(problem=one.problem, seal=one.seal, seed=seed, pair=pair)
 
     def _repeated(self, spec: CellSpec, folder_of: Callable[[int], Path], times: int) -> list[HostRun]:
         """The runs of some tests, up to the first without a result."""
@@ -176,6 +190,26 @@ class CellRuns:
         """Run a cell and seal its evidence, so that a later change of it is noticed."""
         record = run_cell(spec, self._bench.progress, fail_fast=self._request.fail_fast, server=self._server)
         return msgspec.structs.replace(record, seal=evidence_seal.seal(spec.folder))
+
+
+class _CellAgain:
+    """Runs tests of a cell again."""
+
+    def __init__(self, runs: CellRuns, cell: Cell, spec: CellSpec) -> None:
+        self._runs = runs
+        self._cell = cell
+        server = str(spec.build.server_binary) if spec.build is not None else ""
+        self._symbols = symbols.Symbols(spec.triple, server)
+
+    def named(self, one: Overtake) -> tuple[str, str]:
+        frame = self._symbols.frames(one.maps, one.pc)[0]
+        return frame.function, Path(frame.file).name
+
+    def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
+        return self._runs.run_in_order(self._cell, tests, folder)
+
+    def delayed(self, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None) -> DelayedRun:
+        return self._runs.run_delayed(self._cell, tests, folder, seed=seed, pair=pair)
 
 
 def _audit_of(spec: CellSpec) -> CellSpec:

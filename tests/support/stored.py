@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from harness.core.errors import ExitCode
     from harness.core.finding import Difference, Finding
+    from harness.core.model import StorePair
     from harness.judge.findings import Judgement
 
 BITOP = b"*1\r\n$5\r\nBITOP\r\n"
@@ -60,6 +61,8 @@ class StoredRun:
         """How many of them ran the failed tests alone. The later ones ran the tests before them, too."""
         self.ordered_runs: dict[tuple[str, str], int] = {}
         """Cell -> how often they ran in the host's memory order. The events are those of `SUITE/ordered-N`."""
+        self.delayed_runs: dict[tuple[str, str], list[StorePair | None]] = {}
+        """Cell -> the pair of each further run while stores wait. The events are those of `SUITE/delayed-N`."""
         self.memory_order: Literal["usual", "weak"] = "usual"
         self.host_problem = ""
         """Why the native build could not run any of them; empty if it could."""
@@ -284,6 +287,7 @@ class StoredRun:
                             seal=evidence_seal.seal(self.cell(name, suite)),
                             host=host,
                             ordered=ordered,
+                            delayed=self._write_delayed(name, suite),
                             audit="done" if audited else "",
                             audit_seal=evidence_seal.seal(self.cell(name, suite) / run_folder.AUDIT) if audited else "",
                         )
@@ -332,6 +336,14 @@ class StoredRun:
         self.ordered_runs[target, suite] = max(number, self.ordered_runs.get((target, suite), 0))
         self.test(target, f"{suite}/{run_folder.ORDERED}-{number}", name, **told)
 
+    def delayed_test(self, target: str, suite: str, number: int, name: str, **told: Any) -> None:
+        """Record a test's result in the Nth run of a cell's failed tests while stores wait, from 1. `told`: as for
+        `test`, and `pair`.
+        """
+        pairs = self.delayed_runs.setdefault((target, suite), [])
+        pairs[number - 1 :] = [told.pop("pair", None)]
+        self.test(target, f"{suite}/{run_folder.DELAYED}-{number}", name, **told)
+
     def stores(self, target: str, suite: str, guest: str, *, stores: int, overtakes: int) -> None:
         """Record how many stores of a guest have waited, and how many of them overtook others."""
         counts = fault_log.StoreCounts(event="order", pid=fakes.PID, stores=stores, overtakes=overtakes, pauses=1)
@@ -358,6 +370,15 @@ class StoredRun:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as stream:
             stream.write(json_codec.encode(line) + b"\n")
+
+    def _write_delayed(self, target: str, suite: str) -> list[run_record.DelayedRun]:
+        runs = []
+        for number, pair in enumerate(self.delayed_runs.get((target, suite), []), start=1):
+            folder = f"{suite}/{run_folder.DELAYED}-{number}"
+            self.write_events(target, folder)
+            seal, seed = evidence_seal.seal(self.cell(target, folder)), None if pair is None else number
+            runs.append(run_record.DelayedRun(problem="", seal=seal, seed=seed, pair=pair))
+        return runs
 
     def _write_again(
         self, target: str, suite: str, kind: str, runs_of: dict[tuple[str, str], int]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.core.cache import Cache
-    from harness.core.model import Flavour, MemoryOrder
+    from harness.core.model import Flavour, MemoryOrder, StorePair
     from harness.core.target_model import Toolchain
 
 EMULATED_SIGABRT = 35
@@ -47,6 +47,8 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     """Shared objects of that environment, which every program preloads beside its own."""
     memory_order: str = ""
     """The value of the pinned emulator's `-memory-order` (harness.isa.memory_order); empty: the host's order."""
+    reserved_bytes: int = 0
+    """The size of the address space that the emulator reserves, so that addresses are the same every time; 0: none."""
     translations: Path | None = None
     """The cache's folder where the pinned emulator keeps translated code for the next process; None: it keeps none."""
 
@@ -86,8 +88,9 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ordering(self) -> list[str]:
-        """The emulator's option for the order of memory accesses; nothing for the host's."""
-        return ["-memory-order", self.memory_order] if self.memory_order else []
+        """The emulator's options for the order of memory accesses; none for the host's."""
+        reserving = ["-R", str(self.reserved_bytes)] if self.reserved_bytes else []
+        return ["-memory-order", self.memory_order, *reserving] if self.memory_order else []
 
     def _keeping(self, program: Path) -> list[str]:
         """The option that keeps translated code: one file for each program of the cache and each way to run it.
@@ -98,7 +101,7 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
         if self.translations is None or not program.is_relative_to(self.translations.parent):
             return []
         # A seed changes no code.
-        reordering = ["reordering"] if self.memory_order else []
+        reordering = ["reordering", *self.ordering[2:]] if self.memory_order else []
         key = key_of([str(self.program), *self.options, *reordering, str(program)])
         return ["-translations", str(self.translations / f"{program.name}-{self.target.name}-{key}" / "code")]
 
@@ -197,9 +200,21 @@ def with_order(runner: Runner, order: MemoryOrder, seed: int) -> Runner:
     return msgspec.structs.replace(runner, memory_order=option, target=patient, environment=environment)
 
 
+def with_same_addresses(runner: Runner) -> Runner:
+    """How to run the same programs, at the same addresses every time."""
+    reserved = memory_order.RESERVED_BYTES if runner.target.width_bits == 64 else 0
+    return msgspec.structs.replace(runner, reserved_bytes=reserved)
+
+
+def with_evidence(runner: Runner, seed: int, pair: StorePair | None = None) -> Runner:
+    """The same as `with_same_addresses`, with another seed and more pauses. `pair`: only these may be reordered."""
+    option = memory_order.with_evidence(runner.memory_order, seed, pair)
+    return msgspec.structs.replace(with_same_addresses(runner), memory_order=option)
+
+
 def in_usual_order(runner: Runner, target: Target) -> Runner:
     """The same without `with_order`. `target`: the one that `with_order` was given."""
-    return msgspec.structs.replace(runner, memory_order="", target=target)
+    return msgspec.structs.replace(runner, memory_order="", reserved_bytes=0, target=target)
 
 
 def with_stub(runner: Runner, stub: Path) -> Runner:

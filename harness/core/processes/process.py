@@ -197,12 +197,13 @@ def attend(
     requests: IO[bytes] | None = None,
     output: IO[bytes] | int | None = None,
     errors: IO[bytes] | None = None,
+    seconds: float | None = None,
 ) -> int:
     """Give a program the terminal and wait for its end. Returns its exit status, negative for a signal.
 
     `requests`, `output` and `errors` replace its standard streams. The program stays in the process group of the
     harness, which is the terminal's, so Ctrl-C and Ctrl-Z reach it. The harness ignores Ctrl-C meanwhile. Raises
-    InfrastructureError if it cannot be started, StoppedError after `stop`.
+    InfrastructureError if it cannot be started or has not ended after `seconds`, StoppedError after `stop`.
     """
     refuse_after_stop()
     words = [str(word) for word in command]
@@ -214,7 +215,11 @@ def attend(
     with _terminal_kept(), _without_interrupts():
         process = _started(words[0], call, own_group=False)
         try:
-            return process.wait()
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired as expired:
+            raise InfrastructureError(
+                f"{words[0]} was ended", because=f"it ran longer than {expired.timeout:.0f} s"
+            ) from expired
         finally:
             process.kill()
             process.wait()

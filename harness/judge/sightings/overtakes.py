@@ -13,7 +13,7 @@ from harness.core.finding import place_in_file
 if TYPE_CHECKING:
     from harness.analysis.symbols import Symbols
     from harness.core.finding import Frame
-    from harness.record.fault_log import FaultLog
+    from harness.record.fault_log import FaultLog, Overtake
 
 SHOWN = 3
 """How many a sighting has."""
@@ -23,10 +23,15 @@ def overtakes_of(log: FaultLog, symbols: Symbols, pid: int, failed: Frame | None
     """The last ones of a process, each in a sentence. `failed`: where it failed; those read there come first."""
     seen: dict[str, bool] = {}
     for one in reversed([each for each in log.overtakes if each.pid == pid]):
-        early, late, reader = (symbols.frames(one.maps, pc)[0] for pc in (one.early, one.late, one.pc))
-        text = f"the store in {_named(early)} was visible before {_named(late)}, read by {_named(reader)}"
-        seen.setdefault(text, failed is not None and reader.function == failed.function)
+        reader = symbols.frames(one.maps, one.pc)[0]
+        seen.setdefault(sentence_of(one, symbols), failed is not None and reader.function == failed.function)
     return tuple(sorted(seen, key=lambda text: not seen[text])[:SHOWN])
+
+
+def sentence_of(one: Overtake, symbols: Symbols) -> str:
+    """The functions and lines of two stores, and of the load by which another thread saw the older one's old value."""
+    early, late, reader = (symbols.frames(one.maps, pc)[0] for pc in (one.early, one.late, one.pc))
+    return f"the store in {_named(early)} was visible before {_named(late)}, read by {_named(reader)}"
 
 
 def _named(frame: Frame) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.finding import Difference, Fate, Frame, Reproduction
-    from harness.core.model import Program
+    from harness.core.model import Program, StorePair
     from harness.core.target_model import AccessClass
     from harness.record.cell_events import TestEvent
 
@@ -80,6 +80,12 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it happens only while stores wait: see harness.judge.second_opinion."""
     overtakes: tuple[str, ...] = ()
     """Stores of the process that another thread saw in another order (harness.judge.sightings.overtakes)."""
+    pair: StorePair | None = None
+    """The only two stores that must be reordered for it; None if that is not known, or if there is no such pair."""
+    pair_program: str = ""
+    """SHA-256 of the program that contains both; empty if one is in a library, or if the program is gone."""
+    replays: int = 1
+    """How many replays make it probable that one shows it: it may happen by chance."""
     cell: str = ""
     """The cell of the sighting, `TARGET/SUITE`. A peer's sighting belongs to a cell of another target."""
 

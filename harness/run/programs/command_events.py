@@ -80,6 +80,14 @@ def failed_programs(cell: Path) -> list[str]:
     return _failed(list(_emulated_programs(cell)))
 
 
+def failed_launches(cell: Path) -> list[program_launch.ProgramLaunch]:
+    """The executions of these programs, each command line once."""
+    if not failed_programs(cell):
+        return []
+    failed = (one.launch for one in _emulated_programs(cell) if one.launch is not None and one.failed)
+    return list({one.text: one for one in failed}.values())
+
+
 def _failed(programs: Sequence[_EmulatedProgram]) -> list[str]:
     failed = [one.launch.text for one in programs if one.launch is not None and one.failed]
     return [] if any(one.is_unwatched for one in programs) else failed

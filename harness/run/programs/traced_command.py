@@ -124,13 +124,14 @@ def run_traced(
     prints_document: bool = False,
     requests: Path | None = None,
     log: Path | None = None,
+    seconds: float | None = None,
 ) -> CommandEnd:
     """Run a command in its folder, with this process' terminal, and leave its evidence in the cell's folder.
 
     `file`: what is executed, if it is not what the first word names. `prints_document`: standard output is for a
     document, and what the command prints goes to standard error. `requests`: a file in place of standard input. `log`:
-    a file in place of both outputs. Raises InfrastructureError if nothing can be traced, or if the command removed its
-    evidence.
+    a file in place of both outputs. Raises InfrastructureError if nothing can be traced, if the command removed its
+    evidence, or if it has not ended after `seconds`.
     """
     program_launch.write_command(cell, command)
     runner, words = tracing.runner, command.words
@@ -149,6 +150,7 @@ def run_traced(
             requests=opened.enter_context(requests.open("rb")) if requests is not None else None,
             output=output or (sys.stderr.fileno() if prints_document else None),
             errors=output,
+            seconds=seconds,
         )
         status = place / "status"
         if not cell.is_dir():
@@ -190,7 +192,8 @@ def _note_gone(cell: Path, count: int) -> None:
 
 
 def _keep_objects(cell: Path) -> None:
-    """Copy the programs and libraries that contain a fault, because the next compilation overwrites them.
+    """Copy the programs and libraries that contain a fault, or the stores that another thread saw in another order,
+    because the next compilation overwrites them.
 
     An overwritten one would give the fault another function's name.
     """
@@ -212,10 +215,9 @@ def _keep_objects(cell: Path) -> None:
 
 
 def _files_of_faults(guest: Path) -> list[str]:
-    """The files that a guest had mapped when a fault occurred, without the system's."""
-    log = guest / fault_log.NAME
-    faults = fault_log.read_faults(log) if log.is_file() else []
-    paths = {one.path for fault in faults for one in fault.maps}
+    """The files that a guest had mapped when something was recorded, without the system's."""
+    recorded = fault_log.read(guest / fault_log.NAME)
+    paths = {one.path for record in [*recorded.faults, *recorded.overtakes] for one in record.maps}
     return [path for path in sorted(paths) if not any(Path(path).is_relative_to(home) for home in _SYSTEM)]
 
 

@@ -51,7 +51,11 @@ def check_run(folder: Path, job: CampaignJob) -> None:
         place = folder / cell.target / cell.suite
         beside = [
             (folder(place, number), one.seal)
-            for folder, runs in ((run_folder.host_folder, cell.host), (run_folder.ordered_folder, cell.ordered))
+            for folder, runs in (
+                (run_folder.host_folder, cell.host),
+                (run_folder.ordered_folder, cell.ordered),
+                (run_folder.delayed_folder, cell.delayed),
+            )
             for number, one in enumerate(runs, start=1)
         ]
         for sealed, digest in ((place, cell.seal), (place / run_folder.AUDIT, cell.audit_seal), *beside):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.build.emulators.runner import in_usual_order
+from harness.build.emulators.runner import in_usual_order, with_evidence, with_same_addresses
 from harness.build.executed_blocks import code_of
 from harness.build.sources import openssl
 from harness.core import json_codec
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from harness.build.emulators.runner import Runner
     from harness.build.unit_drivers import Units
-    from harness.core.model import Cell, Suite
+    from harness.core.model import Cell, StorePair, Suite
     from harness.plan.request import Request
     from harness.record.run_record import LeftOut, ProblemKind
     from harness.run.cell_spec import UpstreamSpec
@@ -170,17 +171,29 @@ class CellSpecs:
 
     def in_order(self, cell: Cell, tests: Sequence[str]) -> CellSpec:
         """The specification of some of a cell's tests on the same machines, in the host's memory order."""
-        spec = self.of(cell)
-        targets = self._bench.catalog.targets
-        peers = {
-            name: msgspec.structs.replace(peer, runner=in_usual_order(peer.runner, targets[name]))
-            if peer.runner.memory_order
-            else peer
-            for name, peer in spec.peers.items()
+        spec = _repeating(self.of(cell), tests)
+        return msgspec.structs.replace(spec, runner=self._ordered(spec.runner), peers=self._ordered_peers(spec))
+
+    def delayed(self, cell: Cell, tests: Sequence[str], *, seed: int | None, pair: StorePair | None) -> CellSpec:
+        """The specification of some of a cell's tests while stores wait, with the same addresses in each run.
+
+        `seed`, `pair`: as of DelayedRun. The pair is of the cell's target.
+        """
+        spec = _repeating(self.of(cell), tests)
+        runner = with_same_addresses(spec.runner) if seed is None else with_evidence(spec.runner, seed, pair)
+        peers = self._ordered_peers(spec) if pair else spec.peers
+        return msgspec.structs.replace(spec, runner=runner, peers=peers)
+
+    def _ordered_peers(self, spec: CellSpec) -> dict[str, PeerServer]:
+        return {
+            name: msgspec.structs.replace(peer, runner=self._ordered(peer.runner)) for name, peer in spec.peers.items()
         }
-        return msgspec.structs.replace(
-            _repeating(spec, tests), runner=in_usual_order(spec.runner, targets[cell.target]), peers=peers
-        )
+
+    def _ordered(self, runner: Runner) -> Runner:
+        """How to run the same programs in the host's memory order."""
+        if not runner.memory_order:
+            return runner
+        return in_usual_order(runner, self._bench.catalog.targets[runner.target.name])
 
     def _without_programs(self, cell: Cell, suite: Suite, target: PreparedTarget) -> CellSpec:
         """The specification of a cell without the programs that it runs."""

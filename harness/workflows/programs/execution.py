@@ -7,6 +7,8 @@ import signal
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.build import host_packages
 from harness.build.emulators.runner import with_root
 from harness.core.model import CANARY_SUITE, MemoryOrder, Record
@@ -23,6 +25,7 @@ from harness.run.programs.traced_command import check_machine, prepare_tracing, 
 from harness.workflows.canaries.canary_cell import run_canaries
 from harness.workflows.git.checkout import revision_of
 from harness.workflows.programs.cross_environment import cross_environment
+from harness.workflows.programs.program_trials import tried_again
 from harness.workflows.target_setup import emulated_target, oracle_setup, set_up_target
 
 if TYPE_CHECKING:
@@ -98,7 +101,7 @@ def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
     run_folder.write_run(asked.run, _record(setup, asked, [], revision))
     records = [run_canaries(setup, runner, asked.run)]
     with bench.progress.stage("suites", f"running {command_of(asked).title} with programs of {target.name} emulated"):
-        records.append(_command(tracing, asked, environment))
+        records.append(_command(tracing, setup, asked, environment))
     bench.refuse_damage(read_again=True)
     run_folder.write_run(asked.run, _record(setup, asked, records, revision))
     stored = stored_run.read(asked.run)
@@ -111,8 +114,10 @@ def command_of(asked: Execution) -> CommandRecord:
     return CommandRecord(words=asked.words, folder=str(asked.folder), sysroot=sysroot)
 
 
-def _command(tracing: Tracing, asked: Execution, environment: Mapping[str, str]) -> CellRecord:
-    """Run the command, and seal the evidence that it left."""
+def _command(tracing: Tracing, setup: TargetSetup, asked: Execution, environment: Mapping[str, str]) -> CellRecord:
+    """Run the command, and seal the evidence that it left. If it fails, programs that failed while stores waited run
+    again.
+    """
     target = tracing.runner.target.name
     cell = asked.run / target / program_launch.SUITE
     cell.mkdir(parents=True)
@@ -126,7 +131,7 @@ def _command(tracing: Tracing, asked: Execution, environment: Mapping[str, str])
     if end.code == -signal.SIGINT:
         raise KeyboardInterrupt
     status = write_events(cell, command_of(asked), target, end, counts_from=asked.counts_from)
-    return CellRecord(
+    record = CellRecord(
         target=target,
         suite=program_launch.SUITE,
         seconds=round(end.seconds, 2),
@@ -134,6 +139,10 @@ def _command(tracing: Tracing, asked: Execution, environment: Mapping[str, str])
         emulator=tracing.runner.emulator_digest,
         seal=evidence_seal.seal(cell),
     )
+    if not status or not tracing.runner.memory_order:
+        return record
+    ordered, delayed = tried_again(tracing, setup, cell, command_of(asked), environment)
+    return msgspec.structs.replace(record, ordered=ordered, delayed=delayed)
 
 
 def _record(setup: TargetSetup, asked: Execution, records: list[CellRecord], revision: str) -> RunRecord:

@@ -312,12 +312,14 @@ def _without_numbers(text: str) -> str:
 
 
 def unless_blind(ended: Recurrence, reproducer: Reproducer, why_blind: Callable[[], str]) -> Recurrence:
-    """`ended`, or unknown if a recorded finding did not recur but the canary shows that it would not have been
-    recorded.
+    """`ended`, or unknown if a recorded finding, or one of a weak memory order, did not recur but the canary shows that
+    it could not.
 
-    `why_blind` runs the canary, and returns why nothing would be recorded; empty if it would be.
+    `why_blind` runs the canary, and returns why it could not; empty if it could.
     """
-    is_recorded = reproducer.detector in RECORDED or reproducer.finding.startswith(_CHILD)
+    is_recorded = (
+        reproducer.memory_order != "usual" or reproducer.detector in RECORDED or reproducer.finding.startswith(_CHILD)
+    )
     if ended.outcome != "gone" or not is_recorded:
         return ended
     why = why_blind()

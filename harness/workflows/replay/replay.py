@@ -93,15 +93,21 @@ def _replay_program(bench: Workbench, reproducer: Reproducer) -> Replay:
     """Run the user's program, or a whole command, again."""
     setup = set_up_target(bench, emulated_target(bench.catalog, reproducer.target))
     with tempfile.TemporaryDirectory(prefix="plumbline-replay-") as name:
-        folder = Path(name)
-        ran, table = run_program(setup, reproducer, folder)
-        observation, lines = named(reproducer, ran, table, setup.target)
+        for number in range(reproducer.replays):
+            folder = Path(name) / str(number)
+            folder.mkdir()
+            ran, table = run_program(setup, reproducer, folder, number)
+            observation, lines = named(reproducer, ran, table, setup.target)
+            ended = recurrence(reproducer, observation)
+            if ended.outcome != "gone":
+                break
         ended = unless_blind(
-            recurrence(reproducer, observation),
+            ended,
             reproducer,
             lambda: silence_check.why_blind(bench.cache, runner_of(setup, reproducer), setup.toolchain, folder, None),
         )
     head = f"{reproducer.command} on {setup.target.name}, policy {reproducer.policy}"
+    head += f", run {number + 1} of at most {reproducer.replays}" if reproducer.replays > 1 else ""
     text = "\n".join([f"{head}: {observation.end}", *lines])
     return Replay(outcome=ended.outcome, reason=ended.reason, machine=ended.machine, text=text)
 

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build.emulators.runner import Runner, with_order
+from harness.build.emulators.runner import (
+    Runner,
+    in_usual_order,
+    with_evidence,
+    with_order,
+    with_same_addresses,
+)
 from harness.core.errors import UsageError
+from harness.core.model import StorePair
 from harness.isa import memory_order, registry
 from harness.plan.catalog import Catalog
 from harness.run.environments import litmus
@@ -74,7 +81,26 @@ def test_translated_code_is_shared_between_seeds_but_not_with_the_usual_order() 
         return command[command.index("-translations") + 1]
 
     usual = runner_of("aarch64")
-    assert kept(with_order(usual, "weak", 1)) == kept(with_order(usual, "weak", 2)) != kept(usual)
+    first, second = with_order(usual, "weak", 1), with_order(usual, "weak", 2)
+    assert kept(first) == kept(second) != kept(usual)
+    # Reserved addresses change the code.
+    assert kept(with_same_addresses(first)) not in {kept(first), kept(usual)}
+
+
+def test_a_pair_of_stores_needs_the_same_addresses_in_each_run() -> None:
+    pair = StorePair(early=8, late=4)
+    delayed = with_evidence(with_order(runner_of("aarch64"), "weak", 7), 9, pair)
+    command = delayed.command(Path("/cache/builds/server"), [])
+    order = command.index("-memory-order")
+    assert command[order + 1].endswith("seed=7,seed=9,pauses=1000,early=8,late=4")
+    assert command[order + 2 : order + 4] == ["-R", str(memory_order.RESERVED_BYTES)]
+    in_order = in_usual_order(delayed, CATALOG.targets["aarch64"]).command(Path("/cache/builds/server"), [])
+    assert {"-R", "-memory-order"}.isdisjoint(in_order)
+
+
+def test_programs_with_32_bit_pointers_have_the_same_addresses_anyway() -> None:
+    command = with_same_addresses(with_order(runner_of("armv7"), "weak", 7)).command(Path("/cache/builds/server"), [])
+    assert "-R" not in command
 
 
 def test_every_architecture_has_a_model_with_a_source() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
+from harness.core.digests import sha256_of
 from harness.core.errors import ExitCode
+from harness.core.model import StorePair
 from harness.record import fault_log, run_folder
-from tests.support.stored import concluded
+from tests.support.stored import concluded, reproducer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,8 +114,13 @@ def test_a_run_in_which_no_store_waited_is_unknown(tmp_path: Path, run: StoredRu
 
 def test_a_run_says_how_many_stores_were_reordered(tmp_path: Path, weak: StoredRun) -> None:
     weak.guest("armv5", "bitops", "guest-1", end="stopped")
+    for reader in (24, 32):
+        weak.overtake("armv5", "bitops", "guest-1", early=16, late=8, reader=reader)
     judgement, code = concluded(tmp_path, weak)
-    said = "armv5: 1000 stores waited in its servers, 300 overtook older ones, and threads paused 1 times in between"
+    said = (
+        "armv5: 1000 stores waited in its programs, 300 overtook older ones, and threads paused 1 times in between; "
+        "other threads saw 1 pairs of stores in another order"
+    )
     assert (code, said in judgement.remarks) == (ExitCode.PASS, True)
 
 
@@ -130,6 +137,74 @@ def test_a_finding_names_the_stores_that_its_function_saw_in_the_wrong_order(tmp
         "the store in removeJob (src/io_threads.c:114) was visible before removeJob2 (src/io_threads.c:112), "
         "read by pushJob (src/io_threads.c:66)"
     )
+
+
+def delayed(run: StoredRun, numbers: range, *, failing: int, pair: StorePair | None = None) -> None:
+    """Record runs while stores wait, the first ones of which die as the cell did."""
+    for number in numbers:
+        dies = number - numbers.start < failing
+        outcome: Literal["failed", "passed"] = "failed" if dies else "passed"
+        told = {"message": "ServerGoneError: closed", "guest": "guest-1"} if dies else {}
+        run.delayed_test("armv5", "bitops", number, NAME, outcome=outcome, pair=pair, **told)
+        if dies:
+            died(run, f"bitops/{run_folder.DELAYED}-{number}")
+
+
+@pytest.mark.parametrize(
+    ("failing", "of", "in_order", "kind"), [(3, 3, 3, "order"), (2, 3, 3, "assertion"), (4, 10, 10, "order")]
+)
+def test_the_number_of_runs_that_fail_decides_whether_it_is_chance(
+    tmp_path: Path, weak: StoredRun, failing: int, of: int, in_order: int, kind: str
+) -> None:
+    fails(weak)
+    died(weak)
+    for number in range(1, in_order + 1):
+        weak.ordered_test("armv5", "bitops", number, NAME)
+    delayed(weak, range(1, of + 1), failing=failing)
+    found = only(tmp_path, weak)
+    assert found.kind == kind
+    (said,) = found.witnesses[0].overtakes
+    chance = "" if kind == "order" else ": this may be chance"
+    assert said == f"{failing} of {of} runs failed while stores waited, and none of {in_order} in order{chance}"
+
+
+def test_the_two_stores_that_are_enough_are_the_place(tmp_path: Path, weak: StoredRun) -> None:
+    fails(weak)
+    died(weak)
+    for number in range(1, 11):
+        weak.ordered_test("armv5", "bitops", number, NAME)
+    early = weak.place("armv5", "removeJob", "src/io_threads.c", 114)
+    late = weak.place("armv5", "removeJob2", "src/io_threads.c", 112)
+    reader = weak.place("armv5", "pushJob", "src/io_threads.c", 66)
+    delayed(weak, range(1, 4), failing=3)
+    weak.overtake("armv5", f"bitops/{run_folder.DELAYED}-2", "guest-1", early=early, late=late, reader=reader)
+    pair = StorePair(early=early, late=late)
+    delayed(weak, range(4, 7), failing=0, pair=StorePair(early=late, late=early))
+    delayed(weak, range(7, 17), failing=7, pair=pair)
+    found = only(tmp_path, weak)
+    place, rates = found.witnesses[0].overtakes
+    assert place == (
+        "the store in removeJob (src/io_threads.c:114) was visible before removeJob2 (src/io_threads.c:112), "
+        "read by pushJob (src/io_threads.c:66)"
+    )
+    assert found.title.endswith(f": {place}")
+    assert rates.endswith("none of 10 in order; 7 of 10 failed if only these two stores were reordered")
+    replayed = reproducer(found)
+    assert (replayed.pair, replayed.pair_program) == (pair, sha256_of(weak.binary("armv5")))
+    # (1 - 7 / 11) ** 3 is less than 5 %, and the square is not.
+    assert replayed.replays == 3
+
+
+def test_a_pair_that_may_fail_by_chance_is_not_the_place(tmp_path: Path, weak: StoredRun) -> None:
+    fails(weak)
+    died(weak)
+    for number in range(1, 4):
+        weak.ordered_test("armv5", "bitops", number, NAME)
+    delayed(weak, range(1, 4), failing=3)
+    weak.overtake("armv5", f"bitops/{run_folder.DELAYED}-2", "guest-1", early=16, late=8, reader=32)
+    delayed(weak, range(4, 14), failing=1, pair=StorePair(early=16, late=8))
+    found = only(tmp_path, weak)
+    assert (found.kind, len(found.witnesses[0].overtakes)) == ("order", 1)
 
 
 def test_a_log_keeps_the_last_counts_of_a_process(tmp_path: Path) -> None:

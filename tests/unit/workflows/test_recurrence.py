@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from harness.build.unit_drivers import Units
+from harness.core.digests import sha256_of
+from harness.core.model import StorePair
 from harness.run import selftests
 from harness.workflows.replay.recurrence import (
     PLAIN,
@@ -19,6 +21,7 @@ from harness.workflows.replay.recurrence import (
     recurrence,
     unless_blind,
 )
+from harness.workflows.replay.reruns.replayed_run import replaying
 from harness.workflows.replay.reruns.unit import run_unit
 from tests.support import fakes
 from tests.support.fakes import chunk
@@ -350,6 +353,25 @@ def test_a_finding_is_not_gone_on_a_machine_whose_canary_fails() -> None:
     assert unless_blind(gone, ALIGNMENT, lambda: "") == gone
     blind = unless_blind(gone, ALIGNMENT, lambda: "the canary did not fault")
     assert blind == Recurrence(outcome="unknown", reason="the canary did not fault", machine=True)
+
+
+def test_a_finding_of_memory_order_is_not_gone_where_the_order_is_another() -> None:
+    weak = msgspec.structs.replace(HANG, memory_order="weak")
+    blind = unless_blind(recurrence(weak, LIVES), weak, lambda: "the outcome of its litmus test MP-32 was not seen")
+    assert blind == Recurrence(
+        outcome="unknown", reason="the outcome of its litmus test MP-32 was not seen", machine=True
+    )
+
+
+def test_a_replay_reorders_single_stores_only_of_the_same_program(tmp_path: Path) -> None:
+    program = fakes.write(tmp_path / "queue", "code")
+    pair = StorePair(early=8, late=4)
+    finding = reproducer(memory_order="weak", seed=7, pair=pair, pair_program=sha256_of(program))
+    runner = msgspec.structs.replace(fakes.unemulated(fakes.target("aarch64")), memory_order="seed=7")
+    assert replaying(runner, finding, program, 2).memory_order == "seed=7,seed=9,pauses=1000,early=8,late=4"
+    fakes.write(program, "other code")
+    assert replaying(runner, finding, program, 2) == runner
+    assert replaying(runner, finding, tmp_path / "gone", 2) == runner
 
 
 def test_a_canary_runs_only_if_a_recorded_access_is_gone() -> None:

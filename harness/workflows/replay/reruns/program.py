@@ -15,7 +15,7 @@ from harness.run.programs.traced_command import run_traced
 from harness.run.servers.endings import describe_exit
 from harness.workflows.programs.execution import environment_for, tracing_of
 from harness.workflows.replay.recurrence import Observation
-from harness.workflows.replay.reruns.replayed_run import ReplayedRun, why_from_outside
+from harness.workflows.replay.reruns.replayed_run import ReplayedRun, replaying, why_from_outside
 
 if TYPE_CHECKING:
     from harness.build.emulators.runner import Runner
@@ -28,8 +28,10 @@ NOT_LOADED = 127
 """The exit status of glibc's and musl's dynamic loaders if they cannot load a program's libraries."""
 
 
-def run_program(setup: TargetSetup, reproducer: Reproducer, place: Path) -> tuple[ReplayedRun, symbols.Symbols]:
-    """The program's behaviour, and the names of its code.
+def run_program(
+    setup: TargetSetup, reproducer: Reproducer, place: Path, number: int
+) -> tuple[ReplayedRun, symbols.Symbols]:
+    """The program's behaviour in the Nth run of a replay, from 0, and the names of its code.
 
     `place` receives the evidence. The program has the caller's environment with the recorded differences. Raises
     UsageError if the program no longer exists.
@@ -61,7 +63,7 @@ def run_program(setup: TargetSetup, reproducer: Reproducer, place: Path) -> tupl
             environment[name] = value
     log = place / "output"
     end = run_traced(
-        tracing_of(setup, runner_of(setup, reproducer), sysroot),
+        tracing_of(setup, replaying(runner_of(setup, reproducer), reproducer, Path(launch.program), number), sysroot),
         place,
         CommandRecord(words=launch.words, folder=launch.folder, sysroot=launch.sysroot),
         environment=environment,

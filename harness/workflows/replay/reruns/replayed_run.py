@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.build.emulators.runner import with_evidence
+from harness.core.digests import sha256_of
 from harness.core.processes import capped_log
 from harness.judge.fault_effects import from_outside
 from harness.record import fault_log
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.analysis.detectors.registry import Report
+    from harness.build.emulators.runner import Runner
     from harness.core.finding import Frame
+    from harness.judge.reproducer import Reproducer
     from harness.record.fault_log import Fault
     from harness.workflows.replay.recurrence import Observation
 
@@ -29,6 +33,14 @@ class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
     faults: list[Fault]
     reports: list[Report]
     assertion: Frame | None
+
+
+def replaying(runner: Runner, reproducer: Reproducer, program: Path, number: int) -> Runner:
+    """How to run a program in the Nth run of a replay, from 0: if the finding needs only two of its stores reordered,
+    others keep their order, in case it is still the same program.
+    """
+    is_same = reproducer.pair is not None and program.is_file() and sha256_of(program) == reproducer.pair_program
+    return with_evidence(runner, reproducer.seed + number, reproducer.pair) if is_same else runner
 
 
 def cut_short(log: Path, output: bytes, *, detector: str = "") -> str:

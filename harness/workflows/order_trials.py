@@ -1,0 +1,187 @@
+"""Runs a cell's failed tests again, in the host's memory order and while stores wait, until it is clear whether memory
+order is to blame, and which two stores are enough for it.
+
+Only chance decides whether a test fails, so the number of runs depends on how often it does. The runs are evidence:
+harness.judge.in_order judges them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Protocol
+
+from harness.core.model import StorePair
+from harness.judge.in_order import is_rarer
+from harness.record import event_log, fault_log, run_folder
+from harness.record.cell_events import TestEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from harness.record.fault_log import Overtake
+    from harness.record.run_record import DelayedRun, HostRun
+
+FEWEST = 3
+"""How often the tests run in each order at least."""
+MOST = 10
+"""How often at most."""
+MOST_TO_SEE = 40
+SECONDS_TO_SEE = 240.0
+"""How often the tests run, and how long, until a log names stores that another thread saw early. A test that fails at
+once often leaves none.
+"""
+MOST_PAIRS = 8
+"""How many pairs of stores are tried alone."""
+MOST_SECONDS = 1200.0
+"""No run begins later."""
+
+
+class Again(Protocol):
+    """Runs failed tests once more. Each run has a folder for its evidence, and is sealed."""
+
+    def named(self, one: Overtake) -> tuple[str, str]:
+        """The function and the file of the load by which a thread saw an overtake."""
+
+    def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
+        """One run in the host's memory order."""
+
+    def delayed(self, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None) -> DelayedRun:
+        """One run while stores wait. `seed`, `pair`: see DelayedRun."""
+
+
+class OrderTrials:
+    """The further runs of some of a cell's failed tests. `ordered` and `delayed` become part of its record."""
+
+    def __init__(self, cell: Path, again: Again, *, after: OrderTrials | None = None) -> None:
+        """`after`: trials of other tests of the cell, whose runs precede these."""
+        self.ordered: list[HostRun] = list(after.ordered) if after is not None else []
+        self.delayed: list[DelayedRun] = list(after.delayed) if after is not None else []
+        self._cell = cell
+        self._again = again
+        self._first = len(self.ordered), len(self.delayed)
+        self._end = time.monotonic() + MOST_SECONDS
+
+    def run(self, tests: Sequence[str], late: Sequence[str]) -> None:
+        """Run tests until they are judged. `late`: those of them that failed because a time limit expired, which the
+        delays explain.
+        """
+        in_order, delayed, alone = _Counts(tests), _Counts(tests), _Counts(tests)
+        self._in_order(in_order, FEWEST)
+        suspected = [name for name in tests if name not in late and not in_order.shown[name]]
+        if not suspected:
+            return
+        in_order.tests = delayed.tests = alone.tests = suspected
+        self._compare(in_order, delayed)
+        if not any(is_rarer(delayed.shown[name], delayed.runs, in_order.runs) for name in in_order.unseen):
+            return
+        folders = self._named_folders(delayed)
+        for pair in self._pairs(folders)[:MOST_PAIRS]:
+            alone.reset()
+            while alone.runs < FEWEST and not any(alone.shown.values()) and self._delayed(alone, pair=pair):
+                pass
+            if any(alone.shown.values()):
+                self._compare(in_order, alone, pair)
+                return
+
+    def _compare(self, in_order: _Counts, delayed: _Counts, pair: StorePair | None = None) -> None:
+        """Run both ways until it is clear which tests fail more often while stores wait."""
+        while delayed.runs < MOST and in_order.unseen:
+            if all(is_rarer(delayed.shown[name], delayed.runs, in_order.runs) for name in in_order.unseen):
+                return
+            if delayed.runs >= max(FEWEST, in_order.runs) and not self._in_order(in_order, 1):
+                return
+            if not self._delayed(delayed, pair=pair):
+                return
+
+    def _named_folders(self, delayed: _Counts) -> list[Path]:
+        """The folders of runs that failed, and whose threads saw stores early. With few pauses there may be none."""
+        folders = [folder for folder in delayed.failed if _overtakes(folder)]
+        seeing, end = _Counts(delayed.tests), time.monotonic() + SECONDS_TO_SEE
+        while not folders and seeing.runs < MOST_TO_SEE and time.monotonic() < end:
+            if not self._delayed(seeing, pauses=True):
+                break
+            folders = [folder for folder in seeing.failed if _overtakes(folder)]
+        return folders
+
+    def _pairs(self, folders: Sequence[Path]) -> list[StorePair]:
+        """The pairs of stores that other threads saw, the likeliest first: those seen where a program's log says that
+        it failed, and those seen in most runs.
+        """
+        runs: Counter[StorePair] = Counter()
+        is_near: dict[StorePair, int] = {}
+        for folder in folders:
+            words = _words_of_logs(folder)
+            found = _overtakes(folder)
+            runs.update({StorePair(early=one.early, late=one.late) for one in found})
+            for one in found:
+                pair = StorePair(early=one.early, late=one.late)
+                nearness = sum(name in words for name in self._again.named(one))
+                is_near[pair] = max(nearness, is_near.get(pair, 0))
+        return sorted(runs, key=lambda pair: (-is_near[pair], -runs[pair]))
+
+    def _in_order(self, counts: _Counts, times: int) -> bool:
+        """Run the tests in order. False if a run has no result, or there is no time left."""
+        for _ in range(times):
+            folder = run_folder.ordered_folder(self._cell, len(self.ordered) + 1)
+            if not self._may_run():
+                return False
+            self.ordered.append(self._again.in_order(counts.tests, folder))
+            counts.add(folder)
+        return self._may_run()
+
+    def _delayed(self, counts: _Counts, *, pauses: bool = False, pair: StorePair | None = None) -> bool:
+        """Run the tests once while stores wait. False if that has no result, or there is no time left."""
+        if not self._may_run():
+            return False
+        number = len(self.delayed) + 1
+        folder = run_folder.delayed_folder(self._cell, number)
+        # Each seed has threads that never pause for a while.
+        seed = number if pauses or pair is not None else None
+        self.delayed.append(self._again.delayed(counts.tests, folder, seed=seed, pair=pair))
+        counts.add(folder)
+        return self._may_run()
+
+    def _may_run(self) -> bool:
+        ordered, delayed = self._first
+        is_broken = any(one.problem for one in [*self.ordered[ordered:], *self.delayed[delayed:]])
+        return not is_broken and time.monotonic() < self._end
+
+
+class _Counts:
+    """How often tests failed in some runs."""
+
+    def __init__(self, tests: Sequence[str]) -> None:
+        self.tests = tests
+        self.reset()
+
+    def reset(self) -> None:
+        self.runs = 0
+        self.shown: Counter[str] = Counter()
+        self.failed: list[Path] = []
+        """The folders of runs in which a test failed."""
+
+    @property
+    def unseen(self) -> list[str]:
+        """The tests that failed in no run."""
+        return [name for name in self.tests if not self.shown[name]]
+
+    def add(self, folder: Path) -> None:
+        events = event_log.read(folder / event_log.NAME).events
+        failed = {one.name for one in events if isinstance(one, TestEvent) and one.outcome == "failed"}
+        self.runs += 1
+        self.shown.update(failed.intersection(self.tests))
+        self.failed += [folder] if failed else []
+
+
+def _overtakes(folder: Path) -> list[Overtake]:
+    logs = sorted(folder.glob(f"guest-*/{fault_log.NAME}"))
+    return [one for log in logs for one in fault_log.read(log).overtakes]
+
+
+def _words_of_logs(folder: Path) -> set[str]:
+    """The words that the programs of a run printed, and the names of files among them."""
+    logs = (log.read_bytes() for log in [*folder.glob("guest-*/log"), *folder.glob("log")] if log.is_file())
+    return {word.decode("ascii", "replace") for log in logs for word in re.findall(rb"[\w.]+", log)}

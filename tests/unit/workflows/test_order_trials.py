@@ -1,0 +1,141 @@
+"""Failed tests run again as often as their rate demands, in order and not, and then with single pairs of stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core import json_codec
+from harness.core.model import StorePair
+from harness.record import cell_events, event_log, fault_log
+from harness.record.run_record import DelayedRun, HostRun
+from harness.workflows.order_trials import FEWEST, MOST, MOST_TO_SEE, OrderTrials
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from harness.record.fault_log import Overtake
+
+TEST = "order/test_order.py::test_values"
+RIGHT, OTHER = StorePair(early=8, late=4), StorePair(early=40, late=36)
+LINE = {"event": "overtake", "pid": 1, "tid": 2, "pc": 16, "early_place": 0, "late_place": 8, "maps": []}
+
+
+class Program:
+    """A program that fails by rule: it leaves the evidence of each run."""
+
+    def __init__(
+        self,
+        *,
+        in_order: Callable[[int], bool] = lambda _: False,
+        delayed: Callable[[int], bool] = lambda _: True,
+        seen: Sequence[StorePair] = (OTHER, OTHER, RIGHT),
+        needs_pauses: bool = False,
+        needed: StorePair | None = RIGHT,
+        problem: str = "",
+    ) -> None:
+        """`in_order`, `delayed`: whether the Nth run of a kind fails. `seen`: the pairs in its log when it fails.
+        `needs_pauses`: only if threads pause. `needed`: the pair that is enough.
+        """
+        self._fails = {False: in_order, True: delayed}
+        self._runs = {False: 0, True: 0}
+        self._seen = seen
+        self._needs_pauses = needs_pauses
+        self._needed = needed
+        self._problem = problem
+
+    def named(self, one: Overtake) -> tuple[str, str]:
+        return ("reader", "queue.c") if one.early == RIGHT.early else ("memcpy", "memcpy.S")
+
+    def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
+        self._leave(tests, folder, failed=self._next(is_delayed=False), seen=[])
+        return HostRun(problem=self._problem, seal="")
+
+    def delayed(self, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None) -> DelayedRun:
+        failed = pair == self._needed if pair is not None else self._next(is_delayed=True)
+        seen = self._seen if failed and pair is None and (seed is not None or not self._needs_pauses) else []
+        self._leave(tests, folder, failed=failed, seen=seen)
+        return DelayedRun(problem="", seal="", seed=seed, pair=pair)
+
+    def _next(self, *, is_delayed: bool) -> bool:
+        self._runs[is_delayed] += 1
+        return self._fails[is_delayed](self._runs[is_delayed])
+
+    def _leave(self, tests: Sequence[str], folder: Path, *, failed: bool, seen: Sequence[StorePair]) -> None:
+        guest = folder / "guest-1"
+        guest.mkdir(parents=True)
+        log = event_log.EventLog(folder / event_log.NAME)
+        for name in tests:
+            log.append(cell_events.TestEvent(name=name, outcome="failed" if failed else "passed", seconds=0.1))
+        log.close(tests=len(tests), failed=len(tests) * failed)
+        (guest / "log").write_text("ASSERTION FAILED ==> queue.c:66 'slot == NULL' is not true", "utf-8")
+        lines = [json_codec.encode({**LINE, "early": one.early, "late": one.late}) + b"\n" for one in seen]
+        (guest / fault_log.NAME).write_bytes(b"".join(lines))
+
+
+def trials(tmp_path: Path, program: Program, *, late: Sequence[str] = ()) -> OrderTrials:
+    done = OrderTrials(tmp_path, program)
+    done.run([TEST], late)
+    return done
+
+
+def test_a_test_that_always_fails_while_stores_wait_needs_few_runs(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program())
+    assert len(done.ordered) == FEWEST
+    assert [one.pair for one in done.delayed] == [None] * FEWEST + [RIGHT] * FEWEST
+
+
+def test_a_test_that_seldom_fails_runs_more_often(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(delayed=lambda number: number % 2 == 0, seen=()))
+    assert FEWEST < len(done.ordered) <= MOST
+    assert len([one for one in done.delayed if one.seed is None]) == len(done.ordered)
+
+
+@pytest.mark.parametrize("fails_in", [1, 3])
+def test_a_test_that_fails_in_order_is_not_asked_again(tmp_path: Path, fails_in: int) -> None:
+    done = trials(tmp_path, Program(in_order=lambda number: number == fails_in))
+    assert (len(done.ordered), done.delayed) == (FEWEST, [])
+
+
+def test_a_test_that_never_fails_again_has_no_pair(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(delayed=lambda _: False))
+    assert (len(done.delayed), {one.pair for one in done.delayed}) == (MOST, {None})
+
+
+def test_a_time_limit_that_expired_is_not_asked_while_stores_wait(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(), late=[TEST])
+    assert (len(done.ordered), done.delayed) == (FEWEST, [])
+
+
+def test_the_pair_that_was_seen_where_the_program_failed_is_tried_first(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(needed=OTHER))
+    tried = [one.pair for one in done.delayed if one.pair is not None]
+    assert tried == [RIGHT] * FEWEST + [OTHER] * FEWEST
+
+
+def test_threads_pause_more_often_with_other_seeds_until_a_log_names_stores(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(needs_pauses=True))
+    (seeing,) = [one for one in done.delayed if one.seed is not None and one.pair is None]
+    assert seeing.seed not in {None, *[one.seed for one in done.delayed if one.pair is not None]}
+    assert done.delayed[-1].pair == RIGHT
+
+
+def test_stores_that_no_log_names_are_not_sought_for_ever(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(seen=()))
+    assert len(done.delayed) == FEWEST + MOST_TO_SEE
+
+
+def test_a_run_without_a_result_is_the_last(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(problem="its process ran longer than 600 s"))
+    assert (len(done.ordered), done.delayed) == (1, [])
+
+
+def test_trials_of_another_program_follow_in_the_same_cell(tmp_path: Path) -> None:
+    first = trials(tmp_path, Program(delayed=lambda _: False))
+    second = OrderTrials(tmp_path, Program(), after=first)
+    second.run([TEST], [])
+    assert len(second.ordered) == MOST + FEWEST
+    assert second.delayed[MOST:] != []
+    assert (tmp_path / f"delayed-{len(second.delayed)}").is_dir()
