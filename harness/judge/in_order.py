@@ -47,7 +47,7 @@ def is_rarer(shown: int, runs: int, in_order: int) -> bool:
     return bool(shown) and math.comb(runs, shown) <= CHANCE * math.comb(runs + in_order, shown)
 
 
-class Place(NamedTuple):
+class StorePlace(NamedTuple):
     """The two stores that are enough for a failure."""
 
     pair: StorePair
@@ -63,7 +63,7 @@ class OrderOpinion(NamedTuple):
     which: OrderClass
     rates: str = ""
     """How many runs of each kind show it, in a sentence; empty if there were none while stores waited."""
-    place: Place | None = None
+    place: StorePlace | None = None
     replays: int = 1
     """How many runs show it at least once, with the probability 1 - CHANCE."""
 
@@ -117,14 +117,14 @@ class InOrder:
                 return OrderOpinion("reordered", rates, place, _replays(sum(alone), len(alone)))
         return OrderOpinion("reordered", rates, None, _replays(shown, runs))
 
-    def _place(self, pair: StorePair) -> Place | None:
+    def _place(self, pair: StorePair) -> StorePlace | None:
         """The pair in words; None if no log has it."""
         for _, again in self._delayed:
             for log in sorted(again.folder.glob(f"guest-*/{fault_log.NAME}")):
                 for one in stored_run.read_fault_log(log).overtakes:
                     if (one.early, one.late) == (pair.early, pair.late):
                         symbols = symbols_of(self._run, self._record, log.parent)
-                        return Place(pair, sentence_of(one, symbols), _program_of(one, symbols))
+                        return StorePlace(pair, sentence_of(one, symbols), _program_of(one, symbols))
         return None
 
 

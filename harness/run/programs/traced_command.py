@@ -217,7 +217,8 @@ def _keep_objects(cell: Path) -> None:
 def _files_of_faults(guest: Path) -> list[str]:
     """The files that a guest had mapped when something was recorded, without the system's."""
     recorded = fault_log.read(guest / fault_log.NAME)
-    paths = {one.path for record in [*recorded.faults, *recorded.overtakes] for one in record.maps}
+    maps = [one.maps for one in recorded.faults] + [one.maps for one in recorded.overtakes]
+    paths = {one.path for each in maps for one in each}
     return [path for path in sorted(paths) if not any(Path(path).is_relative_to(home) for home in _SYSTEM)]
 
 

@@ -98,12 +98,12 @@ def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
     tree_list.record(asked.run, tree_list.text_in(asked.folder), None)
     # Stored first: a run that is killed is then judged UNKNOWN.
     revision = revision_of(asked.folder)
-    run_folder.write_run(asked.run, _record(setup, asked, [], revision))
+    run_folder.write_run(asked.run, record_of(setup, asked, [], revision))
     records = [run_canaries(setup, runner, asked.run)]
     with bench.progress.stage("suites", f"running {command_of(asked).title} with programs of {target.name} emulated"):
-        records.append(_command(tracing, setup, asked, environment))
+        records.append(run_command(tracing, setup, asked, environment))
     bench.refuse_damage(read_again=True)
-    run_folder.write_run(asked.run, _record(setup, asked, records, revision))
+    run_folder.write_run(asked.run, record_of(setup, asked, records, revision))
     stored = stored_run.read(asked.run)
     return conclude(stored, asked.known, bench.progress, tree=asked.folder, made_here=True)
 
@@ -114,7 +114,7 @@ def command_of(asked: Execution) -> CommandRecord:
     return CommandRecord(words=asked.words, folder=str(asked.folder), sysroot=sysroot)
 
 
-def _command(tracing: Tracing, setup: TargetSetup, asked: Execution, environment: Mapping[str, str]) -> CellRecord:
+def run_command(tracing: Tracing, setup: TargetSetup, asked: Execution, environment: Mapping[str, str]) -> CellRecord:
     """Run the command, and seal the evidence that it left. If it fails, programs that failed while stores waited run
     again.
     """
@@ -145,7 +145,8 @@ def _command(tracing: Tracing, setup: TargetSetup, asked: Execution, environment
     return msgspec.structs.replace(record, ordered=ordered, delayed=delayed)
 
 
-def _record(setup: TargetSetup, asked: Execution, records: list[CellRecord], revision: str) -> RunRecord:
+def record_of(setup: TargetSetup, asked: Execution, records: list[CellRecord], revision: str) -> RunRecord:
+    """The record of a run with these cells."""
     catalog, target = setup.bench.catalog, setup.target
     return RunRecord(
         server=command_of(asked).title,

@@ -1,0 +1,139 @@
+"""`plumb exec --memory-order weak` on the queue of the guide: it fails if its flag may be visible before its data, the
+two stores are named, and a replay needs only them.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness.core.cache import Cache
+from harness.core.digests import key_of
+from harness.core.errors import ExitCode
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
+from harness.judge.findings import ORDER, judge
+from harness.judge.reproducer import read_reproducer
+from harness.record import run_folder, stored_run
+from harness.workflows.programs.execution import Execution, environment_for, record_of, run_command, tracing_of
+from harness.workflows.replay.replay import replay
+from harness.workflows.target_setup import TargetSetup, set_up_target
+from harness.workflows.workbench import Workbench
+from tests.end_to_end.support import plumb_runs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.core.finding import Finding
+    from harness.judge.reproducer import Reproducer
+
+pytestmark = pytest.mark.end_to_end
+
+GUIDE = (ROOT / "docs" / "howto" / "memory-order.md").read_text("utf-8")
+SOURCE = re.findall(r"```c\n(.*?)```", GUIDE, re.DOTALL)[0]
+FLAG, DATA, READER = (
+    next(number for number, line in enumerate(SOURCE.splitlines(), 1) if text in line)
+    for text in ("atomic_store_explicit(&tail", "] = item;", "] != item")
+)
+PLACE = (
+    f"the store in produce (queue.c:{FLAG}) was visible before produce (queue.c:{DATA}), "
+    f"read by main (queue.c:{READER})"
+)
+
+
+@cache
+def setup() -> TargetSetup:
+    bench = Workbench.default()
+    return set_up_target(bench, bench.catalog.targets["aarch64"])
+
+
+@cache
+def queue(order: str, source: str = SOURCE) -> Path:
+    """The guide's program, compiled as the guide says."""
+
+    def compile_into(into: Path) -> None:
+        (into / "queue.c").write_text(source, "utf-8")
+        words = [environment_for(setup())["CC"], "-O2", "-g", "-pthread", f"-DORDER={order}", "queue.c", "-o", "queue"]
+        words.append(f"-ffile-prefix-map={into}=.")
+        process.run_successfully(words, problem="queue.c does not compile", deadline_seconds=120, folder=into)
+
+    return Cache.default().folder("test-programs", key_of([source, order, "mapped"]), compile_into) / "queue"
+
+
+def executed(folder: Path, program: Path) -> list[Finding]:
+    """The findings of a program that runs as under `plumb exec`, without its canaries."""
+    shutil.copy2(program, folder / "queue")
+    asked = Execution(
+        target="aarch64",
+        policy="signal",
+        words=["./queue"],
+        folder=folder,
+        run=folder / "run",
+        known=folder / "known.toml",
+        install=False,
+        memory_order="weak",
+        seed=1,
+    )
+    asked.run.mkdir()
+    tracing = tracing_of(setup(), setup().runner("signal", "usual", "weak", asked.seed))
+    cell = run_command(tracing, setup(), asked, environment_for(setup()))
+    record = msgspec.structs.replace(record_of(setup(), asked, [cell], ""), suites=[cell.suite])
+    run_folder.write_run(asked.run, record)
+    stored = stored_run.read(asked.run)
+    findings, (outcome,), _ = judge(stored)
+    assert not outcome.doubts
+    (counts,) = stored_run.store_counts(asked.run / cell.target / cell.suite)
+    assert counts.stores > 0
+    return findings
+
+
+def finding_of(folder: Path) -> tuple[Finding, Reproducer]:
+    (found,) = executed(folder, queue("memory_order_relaxed"))
+    return found, read_reproducer(str(next((folder / "run" / "reproducers").iterdir())))
+
+
+def test_the_stores_that_the_queue_needs_in_order_are_named_and_replayed(tmp_path: Path) -> None:
+    found, reproducer = finding_of(tmp_path)
+    assert (found.id, found.kind) == ("order-crash-queue-SIGABRT", ORDER)
+    assert found.title == f"queue was killed by SIGABRT: {PLACE}"
+    place, rates = found.witnesses[0].overtakes[:2]
+    assert place == PLACE
+    assert re.fullmatch(
+        r"\d+ of \d+ runs failed while stores waited, and none of \d+ in order; "
+        r"\d+ of \d+ failed if only these two stores were reordered",
+        rates,
+    )
+    again = replay(setup().bench, reproducer, server="")
+    assert again.outcome == "reproduced", again
+
+
+def test_the_queue_that_releases_its_flag_does_not_fail(tmp_path: Path) -> None:
+    assert executed(tmp_path, queue("memory_order_release")) == []
+
+
+def test_a_program_that_fails_in_order_too_is_not_blamed_on_memory_order(tmp_path: Path) -> None:
+    always = queue("memory_order_relaxed", SOURCE.replace("] != item", "] == item"))
+    (found,) = executed(tmp_path, always)
+    assert (found.id, found.kind) == ("crash-queue-SIGABRT", "crash")
+
+
+@pytest.mark.slow(instead="the other tests of test_program_order.py, without canaries")
+def test_the_guide_holds_word_by_word(tmp_path: Path) -> None:
+    shutil.copy2(queue("memory_order_relaxed"), tmp_path / "queue")
+    words = ["exec", "--target", "aarch64", "--memory-order", "weak", "--seed", 1, "--run", tmp_path / "run"]
+    failed = plumb_runs.run(*words, "--", tmp_path / "queue")
+    assert failed.returncode == ExitCode.FINDINGS, failed.stdout + failed.stderr
+    assert PLACE in failed.stdout
+    (reproducer,) = (tmp_path / "run" / "reproducers").iterdir()
+    assert plumb_runs.run("replay", reproducer).returncode == ExitCode.FINDINGS
+    shutil.copy2(queue("memory_order_release"), tmp_path / "queue")
+    gone = plumb_runs.run("replay", reproducer)
+    assert (gone.returncode, "of at most" in gone.stdout) == (ExitCode.PASS, True), gone.stdout + gone.stderr
+    words[-1] = tmp_path / "fixed"
+    passed = plumb_runs.run(*words, "--", tmp_path / "queue")
+    assert passed.returncode == ExitCode.PASS, passed.stdout + passed.stderr
