@@ -14,8 +14,8 @@ from harness.core.model import CANARY_SUITE
 from harness.isa import rules
 from harness.judge import misaligned_blocks
 from harness.judge.causality import Evidence
-from harness.judge.in_order import InOrder
-from harness.judge.second_opinion import SecondOpinion, with_ends_beside
+from harness.judge.opinions.in_order import InOrder
+from harness.judge.opinions.second_opinion import SecondOpinion, with_ends_beside
 from harness.judge.sightings.failures import from_failed_build
 from harness.judge.sightings.sighting import name_of
 from harness.judge.verdict import CellOutcome

@@ -21,9 +21,10 @@ from harness.core.model import (
 )
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.isa import rules
-from harness.judge import misaligned_blocks, second_opinion
+from harness.judge import misaligned_blocks
 from harness.judge.causes import ordered, stored_or_made
 from harness.judge.cell_outcome import cell_evidence, never_run
+from harness.judge.opinions import second_opinion
 from harness.judge.reproducer import best_of, write_reproducer
 from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.record import event_log, kernel_faults
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 
 ORDER = "order"
-"""The kind of a finding that a machine shows only while stores wait (harness.judge.second_opinion)."""
+"""The kind of a finding that a machine shows only while stores wait (harness.judge.opinions.second_opinion)."""
 
 
 class Judgement(Record, frozen=True):

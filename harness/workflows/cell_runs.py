@@ -1,8 +1,8 @@
 """Runs the cells of a prepared run, each in its own process.
 
 An audit follows a cell that an access has killed. The failed tests of a cell run again on the native build, several
-times: what the host does as well is no fault of the target. harness.judge.second_opinion compares the results. In a run
-with `--memory-order weak` they also run again on the target (harness.workflows.order_trials).
+times: what the host does as well is no fault of the target. harness.judge.opinions compares the results. In a run with
+`--memory-order weak` they also run again on the target (harness.workflows.trials.order_trials).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from harness.build.emulators.runner import Runner, with_alignment
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.model import CANARY_SUITE
 from harness.isa import rules
-from harness.judge.second_opinion import has_time_limit, plain
+from harness.judge.opinions.second_opinion import has_time_limit, plain
 from harness.record import cell_events, event_log, evidence_seal, fault_log, run_folder
 from harness.record.run_record import CellRecord, DelayedRun, HostRun
 from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none
 from harness.workflows.cell_process import TESTS_FAILED, run_cell
-from harness.workflows.order_trials import OrderTrials
+from harness.workflows.trials.order_trials import OrderTrials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

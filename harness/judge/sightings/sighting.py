@@ -69,7 +69,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     launched: Path | None = None
     """The folder of a program that ran instead of a server, or of the cell whose command failed; else None."""
     everywhere: bool = False
-    """Whether the native build shows it as well: see harness.judge.second_opinion."""
+    """Whether the native build shows it as well: see harness.judge.opinions.second_opinion."""
     address: int = -1
     """The address of a misaligned access that may be in an allocated block; else -1."""
     required_bytes: int = 0
@@ -77,7 +77,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     blocks: str = ""
     """`4 mod 8`: where the server's allocator puts every block, if that explains the access; else empty."""
     reordered: bool = False
-    """Whether it happens only while stores wait: see harness.judge.second_opinion."""
+    """Whether it happens only while stores wait: see harness.judge.opinions.second_opinion."""
     overtakes: tuple[str, ...] = ()
     """Stores of the process that another thread saw in another order (harness.judge.sightings.overtakes)."""
     pair: StorePair | None = None

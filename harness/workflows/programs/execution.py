@@ -25,8 +25,8 @@ from harness.run.programs.traced_command import check_machine, prepare_tracing, 
 from harness.workflows.canaries.canary_cell import run_canaries
 from harness.workflows.git.checkout import revision_of
 from harness.workflows.programs.cross_environment import cross_environment
-from harness.workflows.programs.program_trials import tried_again
 from harness.workflows.target_setup import emulated_target, oracle_setup, set_up_target
+from harness.workflows.trials.program_trials import tried_again
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

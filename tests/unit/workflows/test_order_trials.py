@@ -10,7 +10,7 @@ from harness.core import json_codec
 from harness.core.model import StorePair
 from harness.record import cell_events, event_log, fault_log
 from harness.record.run_record import DelayedRun, HostRun
-from harness.workflows.order_trials import FEWEST, MOST, MOST_TO_SEE, OrderTrials
+from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_TO_SEE, OrderTrials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

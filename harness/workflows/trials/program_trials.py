@@ -15,7 +15,7 @@ from harness.record.program_launch import CommandRecord
 from harness.record.run_record import DelayedRun, HostRun
 from harness.run.programs.command_events import failed_launches, write_events
 from harness.run.programs.traced_command import run_traced
-from harness.workflows.order_trials import OrderTrials
+from harness.workflows.trials.order_trials import OrderTrials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

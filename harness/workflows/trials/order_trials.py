@@ -2,7 +2,7 @@
 order is to blame, and which two stores are enough for it.
 
 Only chance decides whether a test fails, so the number of runs depends on how often it does. The runs are evidence:
-harness.judge.in_order judges them.
+harness.judge.opinions.in_order judges them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from harness.core.model import StorePair
-from harness.judge.in_order import is_rarer
+from harness.judge.opinions.in_order import is_rarer
 from harness.record import event_log, fault_log, run_folder
 from harness.record.cell_events import TestEvent
 

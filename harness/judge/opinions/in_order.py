@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from harness.analysis import unwind
 from harness.core.digests import sha256_of
-from harness.judge.second_opinion import Repetition, has_time_limit, is_same_failure
+from harness.judge.opinions.second_opinion import Repetition, has_time_limit, is_same_failure
 from harness.judge.sightings.overtakes import sentence_of
 from harness.judge.sightings.places import symbols_of
 from harness.record import fault_log, run_folder, stored_run
