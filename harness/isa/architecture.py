@@ -102,6 +102,9 @@ class Variant(NamedTuple):
     instructions: InstructionSet
     state_instructions: Callable[[Sequence[str]], InstructionSet] | None = None
     """The gdb stub's registers -> the instruction set of the current state, if a processor has several."""
+    state_registers: Callable[[int], list[str]] | None = None
+    """(the value of a function's symbol) -> the gdb stub's registers, as far as the symbol tells the state in which the
+    function runs."""
     stack_grows_upward: bool = False
     meson_family: str = ""
     """Meson's name of the CPU family, if it is not the emulator's."""

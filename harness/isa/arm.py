@@ -39,6 +39,12 @@ def _in_state(order: Literal["little", "big"], registers: Sequence[str]) -> Inst
     return _THUMB if text and int.from_bytes(bytes.fromhex(text), order) & _THUMB_BIT else _ARM
 
 
+def _state_of(order: Literal["little", "big"], symbol: int) -> list[str]:
+    """A CPSR with the T bit if the function of this symbol is Thumb code."""
+    state = _THUMB_BIT if symbol & _THUMB.symbol_flag_bits else 0
+    return [*[""] * _CPSR, state.to_bytes(4, order).hex()]
+
+
 _NUMBERS = {f"r{number}": number for number in range(13)} | {"sb": 9, "sl": 10, "fp": 11, "ip": 12, "lr": 14}
 _MANY = re.compile(r"(push|pop|stmdb|stmfd|ldm|ldmia|ldmfd)(?:\.w)? (?:sp!, )?\{([^}]*)\}")
 _PUSH_ONE = re.compile(r"str(?:\.w)? (\w+), \[sp, #-(\w+)\]!")
@@ -157,14 +163,27 @@ _NOTATION = AccessNotation(
     states={(8,): "A32", (4,): "T16", (4, 4): "T32"},
 )
 
+
+def _variant(order: Literal["little", "big"]) -> Variant:
+    return Variant(
+        4,
+        order == "big",
+        _frames(order),
+        _ARM,
+        partial(_in_state, order),
+        partial(_state_of, order),
+        meson_family="" if order == "little" else "arm",
+    )
+
+
 ARM = Architecture(
     isas=("arm",),
     macros=r"arm|thumb|ARM_\w+",
     unwinding_sections=(".ARM.exidx", ".ARM.extab"),
     # In BE8 (ARM DDI 0406C, A3.3) instructions stay little-endian.
     variants={
-        "arm": Variant(4, False, _frames("little"), _ARM, partial(_in_state, "little")),
-        "armeb": Variant(4, True, _frames("big"), _ARM, partial(_in_state, "big"), meson_family="arm"),
+        "arm": _variant("little"),
+        "armeb": _variant("big"),
     },
     # As linux-user/plumbline.c classifies the bits of instructions.
     accesses=[

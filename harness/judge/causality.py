@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis import allocator_log
-from harness.analysis.assertion_log import child_crashes
+from harness.analysis.crash_reports.assertion_log import child_crashes
 from harness.analysis.detectors.registry import Report, reports
 from harness.core.processes import capped_log
 from harness.judge.fault_effects import (
@@ -26,6 +26,7 @@ from harness.judge.fault_effects import (
     times_of_records,
 )
 from harness.judge.program_runs.program_evidence import is_probe, program_doubts
+from harness.judge.sightings.board_faults import with_reported_fault
 from harness.judge.sightings.failures import (
     from_child_end,
     from_end,
@@ -284,6 +285,8 @@ class Evidence:
         if _is_program(folder, event) and end is not None:
             return self._with_overtakes(from_program_end(where, folder, end.signal, owner), where, folder, log, end.pid)
         sighting = from_end(self._run, where, folder, event, owner)
+        if event.end == "signal" and self._run.machines[where.target].emulator.is_board:
+            sighting = with_reported_fault(sighting, self._run, where, folder, event, owner)
         sighting = self._with_overtakes(sighting, where, folder, log, event.pid)
         between = owner is None and not event.stopping and event.end != "start-failed"
         return msgspec.structs.replace(sighting, after_tests=between and self._was_used(event.name))

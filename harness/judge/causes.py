@@ -15,7 +15,7 @@ import itertools
 import re
 from typing import TYPE_CHECKING, get_args
 
-from harness.analysis.assertion_log import UNKNOWN
+from harness.analysis.crash_reports.assertion_log import UNKNOWN
 from harness.analysis.implicated_code import wrongly_answered
 from harness.core.finding import Cause, Scope
 from harness.core.target_model import Endianness

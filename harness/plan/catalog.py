@@ -153,7 +153,7 @@ class Catalog:
         other.targets[target.name] = msgspec.structs.replace(
             target,
             title=f"{target.title}, the machine of {path.name}",
-            emulator=EmulatorSpec(kind="board"),
+            emulator=EmulatorSpec(kind="board", qemu=target.emulator.qemu),
         )
         return other
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.analysis import allocator_log, assertion_log
+from harness.analysis import allocator_log
+from harness.analysis.crash_reports import assertion_log
 from harness.build import allocator, googletest, toolchain
 from harness.build.server_build import build_key
 from harness.build.unit_drivers import Units, build_units, in_a_line

@@ -51,6 +51,10 @@ class CrashReport(NamedTuple):
     """Where the report begins."""
     signal: int
     """The signal that the server names; 0 for a failed assertion that names none."""
+    code: int | None = None
+    """The signal's si_code, which servers name since 6.2."""
+    address: int | None = None
+    """The address that was accessed, if the server names one."""
 
 
 class FaultPlace(NamedTuple):
@@ -60,16 +64,21 @@ class FaultPlace(NamedTuple):
     """Empty for a static function, of which glibc knows no name (backtrace_symbols(3))."""
     offset: int
     """Past the function's beginning, or without a name past the program's."""
+    address: int
+    """Where the process had it in its memory."""
 
 
 def fault_place(log: bytes) -> FaultPlace | None:
     """Where a server that reports its crash says that it died; None if it does not say, or died in a library."""
     found = _FAULT_PLACE.search(log)
-    return FaultPlace(found["function"].decode("utf-8", "replace"), int(found["offset"], 16)) if found else None
+    if found is None:
+        return None
+    return FaultPlace(found["function"].decode("utf-8", "replace"), int(found["offset"], 16), int(found["address"], 16))
 
 
 _FAULT_PLACE = re.compile(
-    rb"^EIP:\n(?:(?!\.so\b)[^\n(])*\((?P<function>\w*)\+0x(?P<offset>[0-9a-f]+)\)\[0x[0-9a-f]+\]", re.MULTILINE
+    rb"^EIP:\n(?:(?!\.so\b)[^\n(])*\((?P<function>\w*)\+0x(?P<offset>[0-9a-f]+)\)\[0x(?P<address>[0-9a-f]+)\]",
+    re.MULTILINE,
 )
 
 
@@ -98,8 +107,13 @@ def reports_crash(log: bytes, pid: int) -> bool:
 def crash_report(log: bytes, pid: int) -> CrashReport | None:
     """The report of the process with this number; None if there is none."""
     lines = list(_crash_lines(log, pid))
-    named = [int(line["signal"]) for line in lines if line["signal"]]
-    return CrashReport(lines[0].start(), next(iter(named), 0)) if lines else None
+    if not lines:
+        return None
+    named = [line for line in lines if line["signal"]]
+    number, code = (int(named[0]["signal"]), named[0]["code"]) if named else (0, None)
+    accessed = re.search(_ACCESSED % (pid, pid), log[lines[0].start() :], re.MULTILINE)
+    address = int(accessed["address"] or b"0", 16) if accessed else None
+    return CrashReport(lines[0].start(), number, int(code) if code else None, address)
 
 
 def reports_sent_signal(log: bytes, pid: int) -> bool:
@@ -137,6 +151,8 @@ _CRASHES = (
     rb"|=== (?:RECURSIVE )?ASSERTION FAILED ===|(?:==> )?Guru Meditation: "
 )
 """What only a server says that is about to end (src/debug.c)."""
+_ACCESSED = rb"^(?:%d:\w|\[%d\]) [^#\n]*#\s*Accessing address: (?:0x(?P<address>[0-9a-f]+)|\(nil\))$"
+"""printf's %%p, as glibc writes it (src/debug.c, sigsegvHandler)."""
 _CHILD_CRASH = re.compile(rb"^(?P<pid>\d+):C [^#\n]*# (?:%s)" % _CRASHES, re.MULTILINE)
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.analysis import symbols
-from harness.analysis.assertion_log import unnamed_addresses
+from harness.analysis.crash_reports.assertion_log import unnamed_addresses
 from harness.core.byte_diff import by_chance, without_places
 from harness.core.target_model import ORACLE
 from harness.judge.causality import Evidence

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.analysis import assertion_log, symbols
-from harness.analysis.assertion_log import UNKNOWN, asserted
-from harness.core.finding import Frame
+from harness.analysis import symbols
+from harness.analysis.crash_reports.assertion_log import UNKNOWN, asserted
 from harness.judge import triggering_command
 from harness.judge.sightings.sighting import Sighting, StartedWith, assertion_title, fields_of, name_of
 from harness.record import fault_log, program_launch, run_folder
@@ -55,8 +54,7 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
     aborted = event.end == "start-failed" and signal.SIGABRT.name in event.detail
     assertion = asserted(guest_log(guest)) if event.end == "signal" or aborted else None
     if assertion is None:
-        on_board = event.end == "signal" and run.machines[record.target].emulator.is_board
-        return _with_reported_place(sighting, run, guest, event) if on_board else sighting
+        return sighting
     place = symbols.Symbols(run.triples[record.target], run.binaries.get(record.target, "")).placed(assertion)
     if aborted:
         return msgspec.structs.replace(sighting, frames=[place])
@@ -67,32 +65,6 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
         title=assertion_title(subject),
         frames=[place],
         identity=f"assertion-{_as_name(subject)}",
-        exact_identity="",
-    )
-
-
-def _with_reported_place(sighting: Sighting, run: RunRecord, guest: Path, event: GuestEvent) -> Sighting:
-    """The sighting of a server that died of a signal on a board, with the function that its own crash report names.
-
-    A board records no faults. It stays as it is if the server does not report that signal, or names no function.
-    """
-    log = guest_log(guest)
-    report, place = assertion_log.crash_report(log, event.pid), assertion_log.fault_place(log)
-    if report is None or place is None or not report.signal:
-        return sighting
-    function = place.function
-    if not function and (binary := run.binaries.get(sighting.target)):
-        named = symbols.Symbols(run.triples[sighting.target], binary).functions_at(place.offset)
-        function = next(iter(named)) if len(named) == 1 else ""
-    name = fault_log.signal_name(report.signal)
-    if not function or name not in event.detail:
-        return sighting
-    return msgspec.structs.replace(
-        sighting,
-        kind=name.lower(),
-        title=f"{name} in {function}",
-        frames=[Frame(function=function, file=UNKNOWN, line=0, origin="server", pc=0)],
-        identity=f"{name.lower()}-{function}",
         exact_identity="",
     )
 

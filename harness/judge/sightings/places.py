@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.analysis import disassembly, symbols, unwind
-from harness.analysis.assertion_log import asserting_frames, is_in_report
+from harness.analysis.crash_reports.assertion_log import asserting_frames, is_in_report
 from harness.analysis.detectors.registry import own_frames
 from harness.isa import rules
 from harness.judge import triggering_command

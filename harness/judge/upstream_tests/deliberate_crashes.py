@@ -13,7 +13,7 @@ import signal
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from harness.analysis.assertion_log import UNKNOWN as NAMELESS
+from harness.analysis.crash_reports.assertion_log import UNKNOWN as NAMELESS
 
 if TYPE_CHECKING:
     from harness.core.finding import Frame

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.analysis import assertion_log
+from harness.analysis.crash_reports import assertion_log
 from harness.core.processes.process_tree import FAULTS
 from harness.record import fault_log
 from harness.record.cell_events import SENT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.analysis import assertion_log
+from harness.analysis.crash_reports import assertion_log
 from harness.analysis.detectors.registry import reports
 from harness.core.processes.capped_log import LIMIT_BYTES, last_lines
 from harness.record import fault_log

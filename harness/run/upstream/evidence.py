@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.analysis.assertion_log import child_crashes
+from harness.analysis.crash_reports.assertion_log import child_crashes
 from harness.analysis.detectors.registry import reports
 from harness.core.model import Record
 from harness.record import cell_events, fault_log

@@ -10,7 +10,7 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
-from harness.analysis.assertion_log import crash_report
+from harness.analysis.crash_reports.assertion_log import crash_report
 from harness.analysis.detectors.registry import reports
 from harness.core.model import Record
 from harness.record import fault_log

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis import disassembly
-from harness.analysis.assertion_log import asserting_frames
+from harness.analysis.crash_reports.assertion_log import asserting_frames
 from harness.analysis.detectors.registry import own_frames
 from harness.judge.sightings.places import FORBIDDEN_CALL
 from harness.record import fault_log

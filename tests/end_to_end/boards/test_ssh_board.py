@@ -190,10 +190,20 @@ def test_a_check_passes_on_a_sound_machine_and_is_unknown_on_one_that_is_gone(
 
 
 @pytest.mark.slow(instead="test_a_check_passes_on_a_sound_machine_and_is_unknown_on_one_that_is_gone")
-def test_the_known_misaligned_accesses_are_found_by_function(machine: SshMachine, tmp_path: Path) -> None:
+def test_the_findings_are_those_of_the_emulated_target(machine: SshMachine, tmp_path: Path) -> None:
     board = machine.write(tmp_path / "board.toml", under=emulator())
     words = ["--server", "redis-3.2.6", "--suite", "bitops", "--test", "bitpos_finds", "--json"]
-    finished = run("check", "--board", board, *words, "--run", tmp_path / "run")
+    finished = run("check", "--board", board, *words, "--run", tmp_path / "board")
     assert finished.returncode == ExitCode.FINDINGS
-    assert "sigbus-redisBitpos" in {finding["id"] for finding in document(finished)["findings"]}
     assert machine.left() == []
+    emulated = run("check", "--target", "armv5", *words, "--run", tmp_path / "emulated")
+    found, expected = (
+        {
+            (one["id"], one["title"], one["file"], one["line"], one["instruction"])
+            for one in document(each)["findings"]
+            if one["kind"] == "alignment"
+        }
+        for each in (finished, emulated)
+    )
+    assert found == expected
+    assert "alignment-redisBitpos-load" in {one[0] for one in found}

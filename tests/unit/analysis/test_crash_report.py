@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.analysis.assertion_log import crash_report, fault_place, reports_crash
+from harness.analysis.crash_reports.assertion_log import CrashReport, crash_report, fault_place, reports_crash
 
 PID = 4711
 
@@ -36,7 +36,16 @@ def test_a_message_of_a_dying_server_is_a_report_only_of_its_own_process(line: s
 def test_a_failed_assertion_that_ends_an_old_server_by_a_signal_has_that_signal() -> None:
     head = "4711:M 28 Nov 03:00:00.000 # "
     log = f"{head}=== ASSERTION FAILED ===\n{head}Redis 3.2.6 crashed by signal: 11\n".encode()
-    assert crash_report(log, PID) == (0, 11)
+    assert crash_report(log, PID) == CrashReport(offset=0, signal=11)
+
+
+@pytest.mark.parametrize(("printed", "address"), [("0x550843", 0x550843), ("(nil)", 0)])
+def test_a_report_names_the_address_and_since_6_2_the_kind_of_the_signal(printed: str, address: int) -> None:
+    old = f"4711:M 28 Nov 03:00:00.000 # Redis 3.2.6 crashed by signal: 7\n4711:M # Accessing address: {printed}\n"
+    assert crash_report(old.encode(), PID) == CrashReport(0, 7, None, address)
+    new = old.replace("signal: 7", "signal: 7, si_code: 1")
+    assert crash_report(new.encode(), PID) == CrashReport(0, 7, 1, address)
+    assert crash_report(new.replace("4711:M #", "4712:C #").encode(), PID) == CrashReport(0, 7, 1, None), "its child's"
 
 
 @pytest.mark.parametrize(
@@ -55,12 +64,13 @@ def test_other_messages_are_no_crash_report(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "place"),
     [
-        ("/home/pi/server 127.0.0.1:31036(redisBitpos+0x94)[0x41b4c4]", ("redisBitpos", 0x94)),
-        ("/srv/redis-server(+0x5c120)[0x40005c120]", ("", 0x5C120)),
+        ("/home/pi/server 127.0.0.1:31036(redisBitpos+0x94)[0x41b4c4]", ("redisBitpos", 0x94, 0x41B4C4)),
+        ("/srv/redis-server(+0x5c120)[0x40005c120]", ("", 0x5C120, 0x40005C120)),
         ("/lib/arm-linux-gnueabi/libc.so.6(memcpy+0x10)[0x40812345]", None),
     ],
 )
-def test_the_instruction_at_fault_is_that_of_the_report(line: str, place: tuple[str, int] | None) -> None:
+def test_the_instruction_at_fault_is_that_of_the_report(line: str, place: tuple[str, int, int] | None) -> None:
     backtrace = "Backtrace:\n/srv/redis-server(call+0x4)[0x400001]\n"
-    assert fault_place(f"------ STACK TRACE ------\nEIP:\n{line}\n\n{backtrace}".encode()) == place
+    found = fault_place(f"------ STACK TRACE ------\nEIP:\n{line}\n\n{backtrace}".encode())
+    assert (None if found is None else tuple(found)) == place
     assert fault_place(f"------ STACK TRACE ------\n{backtrace}".encode()) is None

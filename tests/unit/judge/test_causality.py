@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import pytest
 
-from harness.analysis.assertion_log import asserted
+from harness.analysis.crash_reports.assertion_log import asserted
 from harness.core import json_codec
 from harness.core.errors import ExitCode
 from harness.judge import causality

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.analysis.assertion_log import asserting_frames
+from harness.analysis.crash_reports.assertion_log import asserting_frames
 from harness.analysis.symbols import Symbols
 from harness.build import googletest, unit_drivers
 from harness.build.sources.source_tree import open_tree

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness.analysis.assertion_log import asserted
+from harness.analysis.crash_reports.assertion_log import asserted
 from harness.core.byte_diff import described
 from harness.core.processes import process_tree
 from harness.judge.reproducer import files_of

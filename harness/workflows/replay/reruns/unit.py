@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.analysis.assertion_log import asserted
+from harness.analysis.crash_reports.assertion_log import asserted
 from harness.analysis.detectors.registry import reports
 from harness.record import fault_log
 from harness.run import selftests, unit_runner

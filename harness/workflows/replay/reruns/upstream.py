@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.analysis.assertion_log import asserted
+from harness.analysis.crash_reports.assertion_log import asserted
 from harness.analysis.detectors.registry import reports
 from harness.core.target_model import ORACLE
 from harness.core.wanted_tests import SEPARATOR
