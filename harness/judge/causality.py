@@ -302,6 +302,9 @@ class Evidence:
     def _owner(self, event: GuestEvent, folder: Path) -> TestEvent | None:
         """The test during which a guest ended."""
         here = [test for test in self._tests if test.name == event.test]
+        if not here and event.test:
+            # An open-ended test names each example of its own that fails, and no other.
+            here = [test for test in self._tests if test.name.startswith(f"{event.test}[") and test.outcome == "failed"]
         same = (test for test in here if test.guest == event.name)
         return self._alone(folder) or next(same, next(iter(here), None))
 

@@ -6,7 +6,7 @@ harness.judge.causality decides which sightings are consequences of others.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -66,15 +66,17 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         return [], msgspec.structs.replace(outcome, unexplained=wrong)
     evidence = Evidence(cell, run, record, recorded.events)
     opinion = SecondOpinion(cell, run, record)
-    sightings, unsteady = _classed(with_ends_beside(cell, run, evidence.sightings()), tests, opinion)
-    sightings, late = _in_order(sightings, tests, InOrder(cell, run, record))
+    classed = _classed(with_ends_beside(cell, run, evidence.sightings()), tests, opinion)
+    unsteady = classed.unsteady
+    sightings, late = _in_order(classed.sightings, tests, InOrder(cell, run, record))
     blocks = recorded.blocks
     doubts = [*outcome.doubts, *evidence.doubts, *late, *_doubts_of_kernel(cell, run, record, tests)]
     doubts += _doubts_of_order(cell, run, record, recorded.events)
     altered = outcome.altered
     if record.audit:
         audited, of_audit, seen = _audit(cell / run_folder.AUDIT, run, record, opinion)
-        sightings += audited
+        sightings += audited.sightings
+        unsteady += audited.unsteady
         doubts += of_audit.doubts
         altered |= of_audit.invents and bool(record.audit_seal)
         # In an audit a server also replies that dies of its first misaligned block otherwise.
@@ -91,12 +93,16 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
     return _of_cell(sightings, folder, record), outcome
 
 
-def _classed(
-    sightings: list[Sighting], tests: list[TestEvent], opinion: SecondOpinion
-) -> tuple[list[Sighting], list[str]]:
-    """The sightings, those marked that the native build shows as well; and the tests whose failure it shows only at
-    times. A sighting of such a test is no finding.
-    """
+class _Classed(NamedTuple):
+    """What a cell's tests showed, with the host's opinion."""
+
+    sightings: list[Sighting]
+    """Those marked that the native build shows as well."""
+    unsteady: list[str]
+    """The tests whose failure it shows only at times. A sighting of such a test is no finding."""
+
+
+def _classed(sightings: list[Sighting], tests: list[TestEvent], opinion: SecondOpinion) -> _Classed:
     failed = _failed_by_name(tests)
     kept: list[Sighting] = []
     unsteady: list[str] = []
@@ -106,7 +112,7 @@ def _classed(
             unsteady.append(one.test)
         else:
             kept.append(msgspec.structs.replace(one, everywhere=one.everywhere or which == "everywhere"))
-    return kept, list(dict.fromkeys(unsteady))
+    return _Classed(kept, list(dict.fromkeys(unsteady)))
 
 
 def _failed_by_name(tests: Iterable[TestEvent]) -> dict[str, TestEvent]:
@@ -153,22 +159,18 @@ def _doubts_of_order(cell: Path, run: RunRecord, record: CellRecord, events: Seq
 
 def _audit(
     cell: Path, run: RunRecord, record: CellRecord, opinion: SecondOpinion
-) -> tuple[list[Sighting], evidence_seal.Damage, tuple[int, ...]]:
-    """The sightings of a cell's audit, why they may be incomplete or invented, and the addresses of its server's
+) -> tuple[_Classed, evidence_seal.Damage, tuple[int, ...]]:
+    """What a cell's audit showed, why they may be incomplete or invented, and the addresses of its server's
     blocks.
     """
     recorded = event_log.read(cell / event_log.NAME)
     evidence = Evidence(cell, run, record, recorded.events)
     tests = [event for event in recorded.events if isinstance(event, cell_events.TestEvent)]
-    failed = _failed_by_name(tests)
-    sightings = [
-        msgspec.structs.replace(one, everywhere=opinion.class_of(one, failed.get(one.test)) == "everywhere")
-        for one in evidence.sightings()
-    ]
+    classed = _classed(with_ends_beside(cell, run, evidence.sightings()), tests, opinion)
     own = recorded.doubts if record.audit == "done" else [record.audit]
     damage = evidence_seal.damage(cell, record.audit_seal)
     doubts = [f"its audit: {one}" for one in dict.fromkeys([*own, *damage.doubts, *evidence.doubts])]
-    return sightings, msgspec.structs.replace(damage, doubts=doubts), recorded.blocks
+    return classed, msgspec.structs.replace(damage, doubts=doubts), recorded.blocks
 
 
 def never_run(target: str, suite: str) -> CellOutcome:

@@ -359,6 +359,22 @@ def test_an_end_of_every_server_and_of_the_native_build_is_everywhere(
     assert {one.scope for one in judgement.findings if one.kind.startswith("exit")} == {scope}
 
 
+def test_an_end_in_an_example_of_a_test_is_that_of_the_same_example_on_the_target(
+    run: StoredRun, tmp_path: Path
+) -> None:
+    """Regression: the host's server died in `test_restore`, and the target's in `test_restore[PFMERGE-end]`."""
+    whole = "bitops/test_restore.py::test_restore"
+    example = f"{whole}[PFMERGE-end]"
+    run.has_native = True
+    run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "bitopCommand"), number=11, code=1, access=""))
+    run.test("armv5", "bitops", example, outcome="failed", message="closed", guest="guest-1", faults=(0, 1))
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="SIGSEGV", test=example)
+    run.own_guest("armv5", "bitops", "native", test=whole, end="signal", detail="killed by SIGSEGV")
+    run.log("armv5", "bitops", f"{run_folder.PEERS}/native/guest-9", b"1: redis-server(bitopCommand+0x9a)[0x55]")
+    judgement, _ = concluded(tmp_path, run)
+    assert {(one.kind, one.scope) for one in judgement.findings} == {("sigsegv", "everywhere"), ("crash", "everywhere")}
+
+
 @pytest.mark.parametrize(
     ("log", "detail", "scopes"),
     [
@@ -369,19 +385,30 @@ def test_an_end_of_every_server_and_of_the_native_build_is_everywhere(
     ids=["the same function", "another signal", "another function"],
 )
 @pytest.mark.parametrize("everywhere", ["note", "off"])
+@pytest.mark.parametrize("suite", ["bitops", f"bitops/{run_folder.AUDIT}"])
 def test_a_located_fault_is_everywhere_if_the_server_beside_it_ends_in_the_same_function(
-    run: StoredRun, tmp_path: Path, log: str, detail: str, scopes: set[str], everywhere: Literal["note", "off"]
+    run: StoredRun,
+    tmp_path: Path,
+    suite: str,
+    log: str,
+    detail: str,
+    scopes: set[str],
+    everywhere: Literal["note", "off"],
 ) -> None:
-    """Regression: the fuzzer's file killed both servers, and each end was the machine's."""
+    """Regression: the fuzzer's file killed both servers, and each end was the machine's; later, that in the audit."""
     run.everywhere = everywhere
+    if suite != "bitops":
+        run.canary("armv5")
+        run.audited.add(("armv5", "bitops"))
+        run.test("armv5", "bitops", "bitops/test_bitops.py::test_other")
     run.has_native = True
     record = fault(pc=run.place("armv5", "bitopCommand"), number=11, code=1, access="")
-    run.fault("armv5", "bitops", "guest-1", record)
-    run.test("armv5", "bitops", NAME, outcome="failed", message="closed", guest="guest-1", faults=(0, 1))
-    run.guest("armv5", "bitops", "guest-1", end="signal", detail="SIGSEGV", test=NAME)
-    run.own_guest("armv5", "bitops", "native", test=NAME, end="signal", detail=f"killed by {detail}")
+    run.fault("armv5", suite, "guest-1", record)
+    run.test("armv5", suite, NAME, outcome="failed", message="closed", guest="guest-1", faults=(0, 1))
+    run.guest("armv5", suite, "guest-1", end="signal", detail="SIGSEGV", test=NAME)
+    run.own_guest("armv5", suite, "native", test=NAME, end="signal", detail=f"killed by {detail}")
     # Another example of this name passed.
-    run.test("armv5", "bitops", NAME)
-    run.log("armv5", "bitops", f"{run_folder.PEERS}/native/guest-9", log.encode())
+    run.test("armv5", suite, NAME)
+    run.log("armv5", suite, f"{run_folder.PEERS}/native/guest-9", log.encode())
     judgement, _ = concluded(tmp_path, run)
     assert {one.scope for one in judgement.findings} == (scopes if everywhere == "note" else {"machine"})
