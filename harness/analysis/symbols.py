@@ -310,9 +310,11 @@ def _text(die: Any, attribute: str) -> str:
 def _symbol_at(path: str, address: int) -> str:
     """The function whose symbol covers an address; OBJECT+OFFSET if none does, as inside a stripped library."""
     symbols = function_symbols(path)
-    for start, size, name in symbols.found:
-        # Start files are assembly, and some of their functions have no size.
-        if start <= address < start + (size or _UNSIZED_BYTES):
+    named = [symbol for symbol in symbols.found if symbol.name and symbol.start <= address]
+    # Start files are assembly, and some of their functions have no size: they end where the next one begins.
+    nearest = max((symbol.start for symbol in named), default=0)
+    for start, size, name in named:
+        if address < start + size or (size == 0 and start == nearest and address < start + _UNSIZED_BYTES):
             return name
     return f"{Path(path).name}+{address:#x}" if symbols.complete else "??"
 

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 FUNCTION, OBJECT = 0x12, 0x11
 STATIC = [("getCommand", 0x1001, 0x20, FUNCTION), ("server", 0x1100, 8, OBJECT), ("_start", 0x2000, 0, FUNCTION)]
-DYNAMIC = [("getCommand", 0x1001, 0x20, FUNCTION), ("malloc", 0x3000, 0x10, FUNCTION)]
+DYNAMIC = [
+    ("getCommand", 0x1001, 0x20, FUNCTION),
+    ("frame_dummy", 0x4000, 0, FUNCTION),
+    ("main", 0x4010, 0x10, FUNCTION),
+    ("", 0x4030, 0x10, FUNCTION),
+    ("malloc", 0x3000, 0x10, FUNCTION),
+]
 
 
 @pytest.fixture
@@ -57,14 +63,22 @@ def mapped(path: Path) -> MapRecord:
 def test_both_tables_give_their_functions_in_order(binary: Path) -> None:
     found, complete = function_symbols(str(binary))
     get = FunctionSymbol(0x1000, 0x20, "getCommand")
-    assert found == [get, FunctionSymbol(0x2000, 0, "_start"), get, FunctionSymbol(0x3000, 0x10, "malloc")]
+    assert found == [
+        get,
+        FunctionSymbol(0x2000, 0, "_start"),
+        get,
+        FunctionSymbol(0x4000, 0, "frame_dummy"),
+        FunctionSymbol(0x4010, 0x10, "main"),
+        FunctionSymbol(0x4030, 0x10, ""),
+        FunctionSymbol(0x3000, 0x10, "malloc"),
+    ]
     assert complete
 
 
 def test_a_truncated_table_gives_its_complete_entries(binary: Path) -> None:
     binary.write_bytes(binary.read_bytes()[:-1])
     found, complete = function_symbols(str(binary))
-    assert [one.name for one in found] == ["getCommand", "_start", "getCommand"]
+    assert [one.name for one in found] == ["getCommand", "_start", "getCommand", "frame_dummy", "main", ""]
     assert not complete
     assert (named(binary, 0x1000), named(binary, 0x3000)) == ("getCommand", "??")
 
@@ -133,3 +147,18 @@ def test_a_profile_sums_functions_that_have_a_size(binary: Path) -> None:
     assert found.instructions == {"getCommand": 60, "?? (redis-server)": 3, "malloc": 12}
     # A call counts as an execution of a function's first block.
     assert found.allocations == 2
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        (0x400F, "frame_dummy"),
+        (0x4010, "main"),
+        (0x401F, "main"),
+        (0x4020, "redis-server+0x4020"),
+        (0x4030, "redis-server+0x4030"),
+    ],
+)
+def test_a_function_without_a_size_ends_where_the_next_one_begins(binary: Path, address: int, name: str) -> None:
+    """Regression: the first function of a program without lines was blamed as `frame_dummy` before it."""
+    assert named(binary, address) == name
