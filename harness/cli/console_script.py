@@ -15,6 +15,9 @@ BISECTION_STOPS = 255
 """The exit status by which `git bisect run` stops: it says nothing about the tree."""
 _INTERRUPTED = 2
 """ExitCode.INTERRUPTED, which is not imported yet."""
+_HARNESS_BUG = 3
+_INFRASTRUCTURE = 7
+_NOTHING_LEFT = "error: the operating system refuses: no more memory or processes"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -38,7 +41,29 @@ def main(arguments: list[str] | None = None) -> None:
         supervisor.say(str(error))
         sys.exit(error.exit_code)
     killed = BISECTION_STOPS if "--bisect" in words else None
-    os._exit(supervisor.supervise(lambda: sys.exit(_supervised(words)), killed=killed, again=_again))
+    try:
+        code = supervisor.supervise(lambda: sys.exit(_never_findings(words)), killed=killed, again=_again)
+    except (MemoryError, OSError) as error:
+        supervisor.say(f"{_NOTHING_LEFT}\n  because: {error or 'no memory'}")
+        code = _INFRASTRUCTURE
+    os._exit(code)
+
+
+def _never_findings(words: list[str]) -> int:
+    """The exit status of a command line. An error in its last steps must not have Python's status 1, which would mean
+    findings.
+    """
+    try:
+        return _supervised(words)
+    except MemoryError:
+        # Even the message of an error needs memory.
+        os.write(2, f"{_NOTHING_LEFT}\n".encode())
+        os._exit(_INFRASTRUCTURE)
+    except Exception:  # noqa: BLE001 - the interpreter would print the same, and exit with 1
+        import traceback  # noqa: PLC0415 - only after a bug
+
+        traceback.print_exc()
+        os._exit(_HARNESS_BUG)
 
 
 def _forget_the_callers_signals() -> None:

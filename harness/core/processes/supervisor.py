@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import time
 from typing import TYPE_CHECKING, NoReturn
@@ -183,7 +184,15 @@ def _exit_code(status: int, again: Callable[[], str], *, interrupted: bool) -> i
     number = os.WTERMSIG(status)
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     if name == "SIGKILL":
-        say("error: plumb was killed\n  because: usually the machine ran out of memory\n  try: fewer --jobs")
+        # At a hard limit on processor time the kernel sends the same signal (setrlimit(2)).
+        limited = resource.getrlimit(resource.RLIMIT_CPU)[1] != resource.RLIM_INFINITY
+        say(
+            "error: plumb was killed\n  because: "
+            + ("its processor time is limited, or " if limited else "usually ")
+            + "the machine ran out of memory\n  try: "
+            + ("ulimit -t unlimited, or " if limited else "")
+            + "fewer --jobs"
+        )
         return ExitCode.INFRASTRUCTURE
     if name == "SIGXCPU":
         say("error: plumb reached a limit on processor time\n  try: ulimit -t unlimited")

@@ -350,6 +350,44 @@ def test_a_signal_from_outside_is_not_a_bug(tmp_path: Path, number: int, ended: 
     assert (plumb.returncode, errors) == ended
 
 
+FAILING = {
+    "without memory for its error": ("console_script._command", "MemoryError()", ExitCode.INFRASTRUCTURE),
+    "with a bug in its last steps": ("console_script._command", "RuntimeError()", ExitCode.HARNESS_BUG),
+    "without a process": ("os.fork", "BlockingIOError(11, 'unavailable')", ExitCode.INFRASTRUCTURE),
+}
+
+
+@pytest.mark.parametrize(("place", "error", "code"), FAILING.values(), ids=FAILING)
+def test_a_command_that_cannot_report_its_error_has_not_the_status_of_findings(
+    tmp_path: Path, place: str, error: str, code: ExitCode
+) -> None:
+    """Regression: under limits on memory and processes the status was Python's own, 1."""
+    text = f"""
+import os
+from harness.cli import console_script
+def fails(*words):
+    raise {error}
+{place} = fails
+console_script.main()
+"""
+    fakes.write(tmp_path / "failing.py", text)
+    where = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-m", "failing", "list", "servers"]
+    ended = subprocess.run(words, cwd=tmp_path, env=where, capture_output=True, timeout=WAIT_SECONDS * 3, check=False)
+    assert ended.returncode == code, ended.stderr
+
+
+def test_a_kill_under_a_limit_on_processor_time_names_the_limit() -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 1))"
+    text = f"{limit}\nimport os\nfrom harness.core.processes import supervisor\ndef command():\n    while True: pass\n"
+    words = [sys.executable, "-c", f"{text}os._exit(supervisor.supervise(command))"]
+    ended = subprocess.run(
+        words, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=WAIT_SECONDS * 3, check=False
+    )
+    assert ended.returncode == ExitCode.INFRASTRUCTURE
+    assert "because: its processor time is limited, or the machine ran out of memory" in ended.stderr
+
+
 def test_ctrl_c_does_not_end_a_command_that_handles_it(tmp_path: Path) -> None:
     """For example gdb in `plumb shell`, however often the user presses Ctrl-C."""
     own_use = "signal.signal(signal.SIGINT, lambda *_: None)"
