@@ -7,6 +7,7 @@ recognises unchanged files: after one edit in a copy of a release, a single file
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from harness.build.workshop.make_command import link_words
 from harness.core import json_codec
 from harness.core.cache import Cache, disk_errors
 from harness.core.digests import key_of
+from harness.core.errors import InfrastructureError
 from harness.core.model import Build, level_text
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class Builder:
         key = build_name(plan)
         folder = self.cache.folder("builds", key, lambda into: self._compile(plan, into, then))
         recorded = json_codec.decode((folder / "build.json").read_bytes(), dict[str, list[str]])
+        _refuse_other(folder, recorded.get("entry", [key]))
         return Build(
             key=key,
             target=target.name,
@@ -98,7 +101,9 @@ class Builder:
                 linked_by = link_words(made.text, shop.binary.name)
                 build_code.write(into, shop.work, linked_by, before, without=shop.beside)
                 command = shop.make_command([shop.binary.name])
-                (into / "build.json").write_bytes(json_codec.pretty({"command_line": command}))
+                (into / "build.json").write_bytes(
+                    json_codec.pretty({"command_line": command, "entry": [build_name(plan)]})
+                )
             if then:
                 then(shop, made)
 
@@ -139,6 +144,17 @@ class Builder:
                 shop = BuildDirectory(self.cache, plan, work, steps, keep=keep)
                 shop.prepare()
             yield shop
+
+
+def _refuse_other(folder: Path, entry: list[str]) -> None:
+    """Raise InfrastructureError if another build with its own seal, which names no entry, is in the place of this."""
+    if entry != [folder.name]:
+        raise InfrastructureError(
+            "a build in the cache is another one",
+            where=str(folder),
+            because=f"it was made as {' '.join(entry)}",
+            remedy=f"rm -r {shlex.quote(str(folder))}, and it is built again",
+        )
 
 
 def build_name(plan: BuildPlan) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,8 +27,6 @@ from harness.plan.catalog import Catalog
 from tests.support import fakes
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.core.model import Build, SourceTree
 
 MAKEFILE = """
@@ -490,3 +490,19 @@ def test_a_toolchain_without_debians_openssl_is_refused(tmp_path: Path) -> None:
         InfrastructureError, match="the cache does not contain libssl-dev and libssl3 of bookworm for armel"
     ):
         provide_openssl(fetcher, tools)
+
+
+def test_a_build_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
+    """Regression: a whole entry with its seal was believed wherever it stood, so that another server was judged."""
+    tree = tree_with(tmp_path, MAKEFILE)
+    one, other = build(tmp_path, tree), build(tmp_path, tree, optimisation="O3")
+    for suffix in ("", ".seal"):
+        here, there = (Path(f"{each.folder}{suffix}") for each in (one, other))
+        shutil.rmtree(here) if here.is_dir() else here.unlink()
+        there.rename(here)
+    with pytest.raises(InfrastructureError, match="a build in the cache is another one") as refused:
+        build(tmp_path, tree)
+    assert refused.value.because == f"it was made as {other.key}"
+    assert refused.value.where == str(one.folder)
+    shutil.rmtree(one.folder)
+    assert build(tmp_path, tree).command_line == one.command_line
