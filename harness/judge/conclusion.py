@@ -19,7 +19,7 @@ from harness.core.wanted_tests import is_wanted
 from harness.judge import baseline, provenance, warning_findings
 from harness.judge.causes import causes_of, ordered
 from harness.judge.change import left_out, unchecked_changes
-from harness.judge.findings import Judgement, judge, kernel_counters
+from harness.judge.findings import SCHEMA, Judgement, judge, kernel_counters
 from harness.judge.known import known_list, matching, tree_list
 from harness.judge.program_runs.program_evidence import program_remarks
 from harness.judge.upstream_tests import tally
@@ -124,7 +124,7 @@ def conclude(
     left = _unchecked(folder, run, changes, judged, compiler_reports)
     verdict = Verdict.merge([overall(judged), *warning_findings.verdicts(failing), *(Verdict.UNKNOWN for _ in left)])
     judgement = Judgement(
-        schema=1,
+        schema=SCHEMA,
         verdict=verdict,
         server=run.server,
         seed=run.seed,

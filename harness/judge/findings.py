@@ -44,6 +44,10 @@ ORDER = "order"
 """The kind of a finding that a machine shows only while stores wait (harness.judge.opinions.second_opinion)."""
 
 
+SCHEMA = 1
+"""The value of `schema` in findings.json. A version may gain fields, but never renames, removes or retypes one."""
+
+
 class Judgement(Record, frozen=True):
     """The run folder's findings.json, and what `check --json` prints."""
 

@@ -10,12 +10,10 @@ from typing import Any
 import msgspec
 
 from harness.core.finding import Cause, Difference, Finding, Frame, Occasion, Witness
-from harness.judge.findings import Judgement
+from harness.judge.findings import SCHEMA, Judgement
 from harness.judge.verdict import CellVerdict
 from harness.record.cell_events import Counters
 
-VERSION = 1
-"""The value of `schema` in the document. A version may gain fields, but never renames, removes or retypes one."""
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -31,10 +29,10 @@ def schema() -> dict[str, Any]:
     for kind in (Judgement, CellVerdict):
         definitions[kind.__name__]["properties"]["verdict"] = {"type": "string"}
     del definitions["Verdict"]
-    definitions["Judgement"]["properties"]["schema"] = {"const": VERSION, "description": "This document's version."}
+    definitions["Judgement"]["properties"]["schema"] = {"const": SCHEMA, "description": "This document's version."}
     return {
         "$schema": _DRAFT,
-        "$id": f"urn:plumbline:findings:{VERSION}",
+        "$id": f"urn:plumbline:findings:{SCHEMA}",
         "title": "findings.json of Plumbline",
         "$ref": "#/$defs/Judgement",
         "$defs": dict(sorted(definitions.items())),

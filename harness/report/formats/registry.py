@@ -10,7 +10,7 @@ from harness.core import json_codec
 from harness.core.cache import write_whole
 from harness.core.errors import UsageError
 from harness.core.untrusted_text import visible, visible_json
-from harness.judge.findings import Judgement
+from harness.judge.findings import SCHEMA, Judgement
 from harness.record import run_folder
 from harness.report.formats import (
     findings_json,
@@ -100,7 +100,9 @@ def read(folder: Path) -> Judgement:
     """
     path = folder / findings_json.FORMAT.file
     try:
-        judgement = json_codec.decode(path.read_bytes(), Judgement)
+        content = path.read_bytes()
+        _refuse_other_schema(content, path)
+        judgement = json_codec.decode(content, Judgement)
     except (FileNotFoundError, NotADirectoryError) as error:
         why, remedy = run_folder.why_none(folder), run_folder.NAMES_ONE
         if (folder / "run.json").is_file():
@@ -114,3 +116,25 @@ def read(folder: Path) -> Judgement:
         raise UsageError("the judgement is damaged", where=str(path), because=because, remedy=remedy)
     run_folder.refuse_other(folder, judgement.record)
     return judgement
+
+
+class _Version(msgspec.Struct):
+    """The only key that every version of findings.json has."""
+
+    schema: int
+
+
+def _refuse_other_schema(content: bytes, path: Path) -> None:
+    """Raise UsageError for a judgement of another version, whose verdict and findings may mean something else."""
+    try:
+        version = json_codec.decode(content, _Version).schema
+    except msgspec.DecodeError:
+        # Whatever it is, it is damaged.
+        return
+    if version != SCHEMA:
+        raise UsageError(
+            "the judgement is of another version of Plumbline",
+            where=str(path),
+            because=f"its schema is {version}, and this one reads {SCHEMA}",
+            remedy=run_folder.command_to_judge(path.parent),
+        )

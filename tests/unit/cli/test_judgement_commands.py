@@ -212,6 +212,17 @@ def test_report_of_a_damaged_judgement_is_exit_4(plumb: Plumb, stored: StoredRun
     assert "error: the judgement is damaged (" in err
 
 
+@pytest.mark.parametrize("command", ["report", "findings", "join", "show"])
+def test_a_judgement_of_another_schema_is_refused(plumb: Plumb, stored: StoredRun, command: str) -> None:
+    """Regression: another version's verdict was believed, and joined with others."""
+    plumb("judge", stored.finish())
+    path = stored.folder / "findings.json"
+    document = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({**document, "schema": 2}), "utf-8")
+    code, _, err = plumb(command, stored.folder, *(["x"] if command == "show" else []))
+    assert (code, "its schema is 2, and this one reads 1" in err) == (ExitCode.USAGE, True), err
+
+
 def test_a_finding_without_a_witness_is_damage(plumb: Plumb, stored: StoredRun) -> None:
     stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
     plumb("judge", stored.finish())
