@@ -118,6 +118,8 @@ def test_commits_without_an_answer_come_first_then_unknown_ones() -> None:
     stored = TreeAnswers(answers=(answer(judgement(), trees[0]), answer(judgement(unknown=True), trees[1])))
     assert tool.wanted(trees, stored, again=False) == [trees[2], trees[1]]
     assert tool.wanted(trees, stored, again=True) == [trees[2], trees[1], trees[0]]
+    trees[1] = msgspec.structs.replace(trees[1], unknown="It compiles on no machine.")
+    assert tool.wanted(trees, stored, again=False) == [trees[2]]
 
 
 def test_the_page_says_what_is_explained_and_what_is_not() -> None:
@@ -134,8 +136,13 @@ def test_the_page_says_what_is_explained_and_what_is_not() -> None:
 
 
 def test_a_cell_without_a_verdict_is_named_with_its_reason() -> None:
-    rows = page.commit_rows(TreeList(trees=(TREE,)), TreeAnswers(answers=(answer(judgement(unknown=True)),)))
+    stored = TreeAnswers(answers=(answer(judgement(unknown=True)),))
+    rows = page.commit_rows(TreeList(trees=(TREE,)), stored)
     assert "armv5/life: a reason" in rows[-1]
+    assert "1 of 4 cells are UNKNOWN, 1 of them" in page.state(TreeList(trees=(TREE,)), stored)[0]
+    hopeless = TreeList(trees=(msgspec.structs.replace(TREE, unknown="It compiles on no machine."),))
+    assert "It compiles on no machine." in page.commit_rows(hopeless, stored)[-1]
+    assert "1 of 4 cells are UNKNOWN, 0 of them" in page.state(hopeless, stored)[0]
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def wanted(trees: Sequence[Tree], stored: TreeAnswers, *, again: bool) -> list[T
     """The commits to check: those without an answer, then those that are UNKNOWN. `again`: then all others."""
     answered = [(tree, answer) for tree in trees if (answer := stored.of(tree))]
     new = [tree for tree in trees if stored.of(tree) is None]
-    unknown = [tree for tree, answer in answered if answer.verdict is Verdict.UNKNOWN]
+    unknown = [tree for tree, answer in answered if answer.verdict is Verdict.UNKNOWN and not tree.unknown]
     old = [tree for tree, _ in sorted(answered, key=lambda pair: pair[1].asked)] if again else []
     return list({tree.name: tree for tree in (*new, *unknown, *old)}.values())
 

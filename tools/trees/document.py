@@ -43,6 +43,8 @@ class Tree(Record, frozen=True):
     committed: str
     """The day on which it was committed, `2022-06-30`."""
     targets: tuple[str, ...]
+    unknown: str = ""
+    """Why a check of it has no verdict, in one sentence, where the commit is the reason; usually empty."""
 
     @property
     def name(self) -> str:

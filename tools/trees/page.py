@@ -37,13 +37,14 @@ def state(listed: TreeList, stored: TreeAnswers) -> list[str]:
     refused = sum(one.exit_code == ExitCode.USAGE for one in answers)
     broken = sum(one.exit_code == ExitCode.INFRASTRUCTURE for one in answers)
     unknown = sum(len(one.unknown) for one in answers)
+    unclear = sum(len(found.unknown) for tree in listed.trees if not tree.unknown and (found := stored.of(tree)))
     cells = sum(len(of.suites) for one in answers for of in one.targets)
     failing = [(tree, one) for tree in listed.trees if (found := stored.of(tree)) for one in found.failing]
     explained = sum(bool(explanation_of(tree, one, listed.explanations)) for tree, one in failing)
     lines = [
         f"{len(answers)} of {len(listed.trees)} commits have been checked: {told or 'none'}.",
         f"{refused} were refused, and {broken} ended with exit code 7.",
-        f"{unknown} of {cells} cells are UNKNOWN.",
+        f"{unknown} of {cells} cells are UNKNOWN, {unclear} of them for a reason that is not the commit's.",
         f"{explained} of {len(failing)} findings that fail a check have an explanation.",
     ]
     return [" ".join(lines)]
@@ -66,7 +67,7 @@ def commit_rows(listed: TreeList, stored: TreeAnswers) -> list[str]:
                 _verdict(answer),
                 _findings(tree, answer, listed.explanations),
                 str(len(answer.everywhere)),
-                _unknown(answer),
+                _unknown(tree, answer),
             )
         )
     return table(["commit", "day", "targets", "verdict", "findings of the machine", "everywhere", "UNKNOWN"], rows)
@@ -85,7 +86,9 @@ def _findings(tree: Tree, answer: TreeAnswer, explanations: Sequence[Explanation
     return " <br> ".join(f"{', '.join(names)}: {because}" for because, names in by_reason.items())
 
 
-def _unknown(answer: TreeAnswer) -> str:
+def _unknown(tree: Tree, answer: TreeAnswer) -> str:
+    if tree.unknown and answer.unknown:
+        return as_text(tree.unknown)
     if answer.reason:
         return as_text(answer.reason.splitlines()[-1])
     return "<br>".join(as_text(f"{target}/{one.suite}: {one.reason}") for target, one in answer.unknown)
