@@ -140,6 +140,8 @@ class CellSpec(Record, frozen=True):
     """None if the execution of tests is not recorded."""
     profiled: bool = False
     """Whether the cell's process records where it spends its processor time."""
+    earlier_clients: int = 0
+    """Clients that each server of shared tests has had before them: what it counts and numbers goes on from there."""
     patient: bool = False
     """Whether the quick tier also runs tests that wait about 15 s for the servers' own time-outs."""
     development: bool = False

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 HOST_RUNS = 3
 """How often a failed test runs on the native build. Each run starts its servers anew, so each has other hash seeds."""
+EARLIER_CLIENTS = 5
+"""How many more clients the servers of each such run have had than those of the run before."""
 
 
 class CellRuns:
@@ -167,10 +169,15 @@ class CellRuns:
         return DelayedRun(problem=one.problem, seal=one.seal, seed=seed, pair=pair)
 
     def _repeated(self, spec: CellSpec, folder_of: Callable[[int], Path], times: int) -> list[HostRun]:
-        """The runs of some tests, up to the first without a result."""
+        """The runs of some tests, up to the first without a result.
+
+        A message may contain the number of a client, or another count that depends on what a server has done before. On
+        the target that were other tests, so here it is something else in each run.
+        """
         ended: list[HostRun] = []
         while len(ended) < times and not any(one.problem for one in ended):
-            ended.append(self._again(spec, folder_of(len(ended) + 1)))
+            earlier = msgspec.structs.replace(spec, earlier_clients=EARLIER_CLIENTS * len(ended))
+            ended.append(self._again(earlier, folder_of(len(ended) + 1)))
         return ended
 
     def _again(self, spec: CellSpec, folder: Path) -> HostRun:

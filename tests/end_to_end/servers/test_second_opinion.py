@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 
 from harness.core.errors import ExitCode
 from harness.judge.verdict import EVERYWHERE
+from harness.workflows.cell_runs import EARLIER_CLIENTS
 from tests.end_to_end.support.changed_checkouts import edit, premerge
 from tests.end_to_end.support.machines import release
 from tests.end_to_end.support.plumb_runs import document, run
@@ -97,6 +99,9 @@ def test_a_crash_of_a_static_function_that_the_host_shares_fails_no_check(tmp_pa
     finished = run(*words, "--json", "--run", tmp_path / "run")
     crashed = [one for one in document(finished)["findings"] if one["function"] == "plumblineStatic"]
     assert [(one["kind"], one["scope"], one["known"]) for one in crashed] == [("sigsegv", "everywhere", EVERYWHERE)]
+    cells = (tmp_path / "run" / "armv5" / "life").glob("host-*/cell.json")
+    earlier = [json.loads(cell.read_text("utf-8"))["earlier_clients"] for cell in cells]
+    assert sorted(earlier)[:3] == [0, EARLIER_CLIENTS, 2 * EARLIER_CLIENTS], "counts of clients differ by chance"
 
 
 @pytest.mark.slow(

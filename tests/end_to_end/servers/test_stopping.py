@@ -39,7 +39,7 @@ def asleep(server, seconds):
 
 
 def run_cell(
-    folder: Path, suite: str, *, timeout_multiplier: float = 1.0, slowdown: float = 1.0
+    folder: Path, suite: str, *, timeout_multiplier: float = 1.0, slowdown: float = 1.0, earlier_clients: int = 0
 ) -> tuple[process.Result, list[cell_events.TestEvent], list[GuestEvent]]:
     """Run a suite's text on the native build, whose oracle is the same build."""
     home = folder / "cell"
@@ -57,6 +57,7 @@ def run_cell(
             runner=msgspec.structs.replace(runner, target=target),
             build=build,
             peers={"native": PeerServer(runner=runner, build=build)},
+            earlier_clients=earlier_clients,
             **spec,
         )
         result = run_written(BEGINS + suite, folder / "test_ends.py", cell, deadline_seconds=120)
@@ -221,3 +222,18 @@ def test_blocks(guest):
 """
     result, tests, _ = run_cell(tmp_path, suite)
     assert [test.outcome for test in tests] == ["passed"], result.text
+
+
+def test_a_server_counts_on_from_its_earlier_clients(tmp_path: Path) -> None:
+    suite = """
+def test_number(guest):
+    with guest.client() as client:
+        pytest.fail(str(client.command("CLIENT", "ID")), pytrace=False)
+"""
+    numbers = []
+    for earlier in (0, 5):
+        folder = tmp_path / str(earlier)
+        folder.mkdir()
+        _, (test,), _ = run_cell(folder, suite, earlier_clients=earlier)
+        numbers.append(int(test.message.split()[-1]))
+    assert numbers[1] - numbers[0] == 5
