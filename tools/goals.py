@@ -34,7 +34,7 @@ from harness.core.target_model import ORACLE
 from harness.plan.catalog import DEFAULT_SERVER, Catalog
 from harness.record import event_log, run_cost, run_folder
 from harness.report.markdown_table import table
-from harness.workflows.measure.overhead import AUDITED, ENFORCED, Costs
+from harness.workflows.measure.overhead import AUDITED, DELAYED, ENFORCED, Costs
 from harness.workflows.workbench import Workbench
 from tools import project
 from tools.emulators import write_wheel
@@ -85,6 +85,7 @@ GOALS = {
     "kernels": Goal("check of bitops and protocol on seven real kernels and userlands", "s", 600),
     "enforcement": Goal("least throughput with enforcement, of that without", "", 0.95, at_least=True),
     "audit": Goal("least throughput in an audit, of that without", "", 0.80, at_least=True),
+    "delays": Goal("least throughput while stores wait, of that without enforcement", "", 0.25, at_least=True),
     "memory": Goal("memory of a quick check, all processes", "MiB", float("inf")),
 }
 """Name of a figure -> its goal. The memory has none yet."""
@@ -289,8 +290,9 @@ class _Bench:
             words, problem="plumb bench failed", deadline_seconds=DEADLINE_SECONDS, folder=ROOT, environment=os.environ
         )
         costs = json_codec.decode(result.output[result.output.index(b"\n{") + 1 :], Costs)
-        for name, policy in (("enforcement", ENFORCED), ("audit", AUDITED)):
-            self.add(name, min(one.ratio for one in costs.throughput if one.policy == policy))
+        for name, policy in (("enforcement", ENFORCED), ("audit", AUDITED), ("delays", DELAYED)):
+            if ratios := [one.ratio for one in costs.throughput if one.policy == policy]:
+                self.add(name, min(ratios))
 
 
 MEASUREMENTS: dict[str, Callable[[_Bench], None]] = {

@@ -67,7 +67,7 @@ def bench(
     folder: Path | None,
     as_json: bool,
 ) -> ExitCode:
-    """Measure what enforcement, audit and coverage cost.
+    """Measure what enforcement, audit, coverage and delayed stores cost.
 
     The costs are throughput and memory, relative to the same QEMU without checks. With --harness, the command measures
     the cost of a quick check, whatever its verdict.

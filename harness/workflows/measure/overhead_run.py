@@ -1,4 +1,4 @@
-"""Measures what enforcement, audit and coverage cost: throughput and memory over the same QEMU without checks.
+"""Measures what enforcement, audit, coverage and delayed stores cost: throughput and memory over unchecked QEMU.
 
 One run measures everything: its rounds are interleaved, and each starts with another policy. Within a round the
 policies take turns of some ten milliseconds, so that noise disturbs every policy alike.
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
 
+from harness.build.emulators.runner import with_order
 from harness.core.processes.scheduling import ran_seconds
+from harness.isa.memory_order import why_not
 from harness.protocol.resp import Client
 from harness.record import fault_log
 from harness.run.server_process import Guest
@@ -23,8 +25,8 @@ from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.measure.overhead import (
     AUDITED,
     COVERED,
+    DELAYED,
     ENFORCED,
-    GOALS,
     MEMORY_GOAL_MIB,
     UNCHECKED,
     Costs,
@@ -43,7 +45,9 @@ if TYPE_CHECKING:
     from harness.workflows.measure.overhead import Ratio, ReportPrice
     from harness.workflows.workbench import Workbench
 
-POLICIES = (UNCHECKED, ENFORCED, AUDITED, COVERED)
+POLICIES = (UNCHECKED, ENFORCED, AUDITED, COVERED, DELAYED)
+SEED = 1
+"""Of the order in which delayed stores go to memory."""
 
 WORKLOADS = ("SET", "GET", "BITOP")
 REQUESTS = {8: 16_000, 1: 4_000}
@@ -75,7 +79,8 @@ def measure_costs(bench: Workbench, names: Sequence[str], server: str, *, rounds
     memory: list[Memory] = []
     reports: list[ReportPrice] = []
     for setup, build, misaligned_build in builds:
-        ratios, mebibytes = measure(build, setup.runner, tree, bench.progress, rounds=rounds)
+        policies = [one for one in POLICIES if one != DELAYED or not why_not(setup.target)]
+        ratios, mebibytes = measure(build, setup.runner, tree, policies, bench.progress, rounds=rounds)
         throughput += ratios
         memory += mebibytes
         reports.append(measure_reports(misaligned_build, setup.runner, misaligned_tree, bench.progress, rounds=rounds))
@@ -92,14 +97,20 @@ def measure_costs(bench: Workbench, names: Sequence[str], server: str, *, rounds
 
 
 def measure(
-    build: Build, runner_for: Callable[[str], Runner], tree: SourceTree, progress: Progress, *, rounds: int
+    build: Build,
+    runner_for: Callable[[str], Runner],
+    tree: SourceTree,
+    policies: Sequence[str],
+    progress: Progress,
+    *,
+    rounds: int,
 ) -> tuple[list[Ratio], list[Memory]]:
     """SET, GET and BITOP, in pipelines of 8 and of 1, on a new guest for each policy and round; then their memory."""
     rates: dict[tuple[str, int, str], list[float]] = {}
     mebibytes: dict[str, list[float]] = {}
     for number in range(rounds):
         # Processes differ from each other throughout their lives, because of where their memory happens to be.
-        with _guests(build, runner_for, tree.version, POLICIES) as started:
+        with _guests(build, runner_for, tree.version, policies) as started:
             guests = _rotated(started, number)
             for guest in guests.values():
                 _fill(guest, OPERAND_BYTES)
@@ -117,7 +128,8 @@ def measure(
         ratio_of(build.target, workload, pipeline, policy, rates[workload, pipeline, policy], unchecked)
         for (workload, pipeline, other), unchecked in rates.items()
         if other == UNCHECKED
-        for policy in GOALS
+        for policy in policies
+        if policy != UNCHECKED
     ]
     memory = [
         Memory(
@@ -127,7 +139,8 @@ def measure(
             over_unchecked_mebibytes=round(taken[policy] - taken[UNCHECKED], 1),
             goal_mebibytes=MEMORY_GOAL_MIB,
         )
-        for policy in GOALS
+        for policy in policies
+        if policy != UNCHECKED
     ]
     return ratios, memory
 
@@ -180,7 +193,8 @@ def _guests(
 
         def guest_under(policy: str, home: Path) -> Guest:
             coverage = policy == COVERED
-            runner = runner_for(ENFORCED if coverage else policy)
+            runner = runner_for(ENFORCED if policy in {COVERED, DELAYED} else policy)
+            runner = with_order(runner, "weak" if policy == DELAYED else "usual", SEED)
             spec = ServerSpec(build=build, version=version, coverage=coverage)
             return Guest(spec, runner, home / policy, sockets=home)
 
