@@ -219,7 +219,7 @@ def _without_limits(text: str) -> str:
 
 def has_time_limit(text: str) -> bool:
     """Whether a failure's message is of a time limit that expired."""
-    return bool(_LIMIT.search(text))
+    return bool(_LIMIT.search(text)) or "TimeoutError" in text
 
 
 def is_same_failure(test: TestEvent, other: TestEvent) -> bool:
