@@ -53,7 +53,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("schema", "judgements.schema", "Print the JSON schema of findings.json"),
     ),
     "Measure": (
-        Entry("bench", "measures.costs.bench", "Measure what enforcement, audits and delayed stores cost"),
+        Entry("bench", "measures.costs.bench", "Measure what enforcement and delayed stores cost"),
         Entry("measure", "measures.server_costs.measure", "Measure and compare what servers cost in workloads"),
         Entry("fixup-cost", "measures.costs.fixup_cost", "Measure what a kernel's alignment fixup costs"),
         Entry("compare-tiers", "measures.costs.compare_tiers", "Compare user-mode emulation with real kernels"),

@@ -67,10 +67,10 @@ def bench(
     folder: Path | None,
     as_json: bool,
 ) -> ExitCode:
-    """Measure what enforcement, audit, coverage and delayed stores cost.
+    """Measure what enforcement and delayed stores cost.
 
-    The costs are throughput and memory, relative to the same QEMU without checks. With --harness, the command measures
-    the cost of a quick check, whatever its verdict.
+    The costs are throughput and memory, relative to the same QEMU without checks; audit and coverage count, too. With
+    --harness, the command measures the cost of a quick check, whatever its verdict.
     """
     if of_harness:
         return _bench_harness(targets, server, suites, folder, as_json=as_json)
