@@ -36,7 +36,7 @@ once often leaves none.
 MOST_PAIRS = 8
 """How many pairs of stores are tried alone."""
 MOST_SECONDS = 1200.0
-"""No run begins later."""
+"""No run of a cell begins later."""
 
 
 class Again(Protocol):
@@ -62,7 +62,7 @@ class OrderTrials:
         self._cell = cell
         self._again = again
         self._first = len(self.ordered), len(self.delayed)
-        self._end = time.monotonic() + MOST_SECONDS
+        self._end = after._end if after is not None else time.monotonic() + MOST_SECONDS  # noqa: SLF001 - its own class
 
     def run(self, tests: Sequence[str], late: Sequence[str]) -> None:
         """Run tests until they are judged. `late`: those of them that failed because a time limit expired, which the

@@ -10,6 +10,7 @@ from harness.core import json_codec
 from harness.core.model import StorePair
 from harness.record import cell_events, event_log, fault_log
 from harness.record.run_record import DelayedRun, HostRun
+from harness.workflows.trials import order_trials
 from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_TO_SEE, OrderTrials
 
 if TYPE_CHECKING:
@@ -139,3 +140,12 @@ def test_trials_of_another_program_follow_in_the_same_cell(tmp_path: Path) -> No
     assert len(second.ordered) == MOST + FEWEST
     assert second.delayed[MOST:] != []
     assert (tmp_path / f"delayed-{len(second.delayed)}").is_dir()
+
+
+def test_trials_of_several_programs_have_one_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as short:
+        short.setattr(order_trials, "MOST_SECONDS", 0)
+        first = trials(tmp_path, Program())
+    second = OrderTrials(tmp_path, Program(), after=first)
+    second.run([TEST], [])
+    assert (second.ordered, second.delayed) == ([], [])
