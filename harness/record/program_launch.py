@@ -8,7 +8,8 @@
 - CELL/guest-N/launch: one execution; see harness/run/programs/starter.c
 - CELL/guest-N/ends: the ends of its processes; see harness/run/programs/tracer.c
 - CELL/guest-N/left: those of its processes that the tracer ended, a number each
-- CELL/guest-N/input: what it could read of its standard input, if that was a short file
+- CELL/guest-N/log: the last bytes of its standard output and error, if one of its processes failed
+- CELL/guest-N/input: what it could read of its standard input, if that was a short file, or what it read of a pipe
 - CELL/guest-N/changed: programs and libraries that a fault is in, and that are not what ran, a path a line
 - CELL/guest-N/refused: the kernel refused the execution, and nothing ran
 - CELL/guest-N/configure: the log of the configure script that had it run; see harness/run/programs/starter.c
@@ -79,6 +80,8 @@ class ProcessNote(Record, frozen=True):
     how: Literal["exited", "killed", "replaced"]
     number: int
     """The exit status, or the signal; 0 if it executed another program."""
+    order: int = 0
+    """Its place among the ends of all the command's processes of the target, from 1; 0 if it is not recorded."""
 
 
 class ProgramLaunch(Record, frozen=True):
@@ -204,9 +207,9 @@ def read_ends(guest: Path) -> list[ProcessNote]:
     """The ends of a guest's processes, as the tracer recorded them, without unreadable lines."""
     path = guest / ENDS
     lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
-    found = (re.fullmatch(r"(\d+) (exited|killed|replaced)(?: (\d+))?", line) for line in lines)
+    found = (re.fullmatch(r"(\d+) (exited|killed|replaced)(?: (\d+))?(?: (\d+))?", line) for line in lines)
     return [
-        ProcessNote(pid=int(one[1]), how=one[2], number=int(one[3] or 0))  # type: ignore[arg-type]
+        ProcessNote(pid=int(one[1]), how=one[2], number=int(one[3] or 0), order=int(one[4] or 0))  # type: ignore[arg-type]
         for one in found
         if one is not None
     ]

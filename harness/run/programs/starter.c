@@ -9,7 +9,8 @@
  * HOME/guest-N/launch   words: process number, time in ms since 1970, working folder, program, the file that was
  *                       executed (the program, or a script), number of arguments, arguments, and the variables by
  *                       which its environment differs from PLACE/environment: NAME=VALUE, or NAME if it was removed
- * HOME/guest-N/input    the rest of its standard input, if that is a short file
+ * HOME/guest-N/input    the rest of its standard input, if that is a short file; if it is a pipe, an empty file, to which
+ *                       the tracer adds what the program reads
  * HOME/guest-N/configure  the log of the configure script of which it is a probe: the script has its config.log open
  */
 #define _GNU_SOURCE
@@ -17,7 +18,12 @@
 #include "word_list.h"
 #include <dirent.h>
 #include <limits.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #define MOST_WORDS 256
@@ -62,13 +68,20 @@ static void note_environment(FILE *note, const char *place)
     }
 }
 
-static void keep_input(const char *folder)
+/* Returns whether standard input is a pipe. */
+static int keep_input(const char *folder)
 {
     struct stat status;
     char *path = below(folder, "input");
+    if (fstat(STDIN_FILENO, &status) == 0 && S_ISFIFO(status.st_mode)) {
+        int empty = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (empty < 0 || close(empty) < 0)
+            fail("cannot write", path);
+        return 1;
+    }
     off_t at = lseek(STDIN_FILENO, 0, SEEK_CUR);
     if (at < 0 || fstat(STDIN_FILENO, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size - at > MOST_INPUT)
-        return;
+        return 0;
     size_t length = status.st_size > at ? (size_t)(status.st_size - at) : 0;
     char *content = obtain(malloc(length + 1));
     ssize_t some = pread(STDIN_FILENO, content, length, at);
@@ -76,6 +89,34 @@ static void keep_input(const char *folder)
     if (some >= 0 && (file < 0 || write(file, content, (size_t)some) != some || close(file) < 0))
         fail("cannot write", path);
     free(content);
+    return 0;
+}
+
+#define OF_CALL(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
+#define IF_EQUAL(number, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, yes, no)
+
+/* Stop the program where it writes to its standard output or error and, if `reads`, where it reads its standard input:
+ * the tracer keeps what it says, and what a pipe gives it. In another interface the numbers mean other calls, which the
+ * tracer lets pass. */
+static void show_streams(int reads)
+{
+    struct sock_filter filter[] = {
+        OF_CALL(nr),
+        IF_EQUAL(SYS_write, 3, 0),
+        IF_EQUAL(SYS_writev, 2, 0),
+        IF_EQUAL(reads ? SYS_read : SYS_write, 0, 6),
+        BPF_STMT(BPF_JMP | BPF_JA, 3),
+        OF_CALL(args[0]),
+        IF_EQUAL(STDOUT_FILENO, 4, 0),
+        IF_EQUAL(STDERR_FILENO, 3, 2),
+        OF_CALL(args[0]),
+        IF_EQUAL(STDIN_FILENO, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+        fail("cannot filter the system calls of", "the program");
 }
 
 /* Record the log that a script of Autoconf leaves open for everything that it executes. */
@@ -156,7 +197,7 @@ int main(int argc, char **argv)
     unlink(executed);
     char *folder = below(emulator[0], guest);
     note_launch(folder, place, first, first_count, argc, argv);
-    keep_input(folder);
+    int reads_pipe = keep_input(folder);
     note_configure(folder);
     size_t most = emulator_count + first_count + (size_t)argc + 8;
     char **arguments = obtain(calloc(most, sizeof *arguments)), **next = arguments;
@@ -172,6 +213,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         *next++ = argv[i];
     remove_options();
+    show_streams(reads_pipe);
     execv(emulator[1], arguments);
     fail("cannot become", emulator[1]);
 }

@@ -18,8 +18,10 @@
  *
  * HOME/guest-N/       a ledger for the emulator's fault log
  * HOME/guest-N/refused  the kernel refused the execution, as it would have refused the program: the error's number
- * HOME/guest-N/ends   a line for each end of a process that was guest N: `PID exited STATUS`, `PID killed SIGNAL`, and
- *                     `PID replaced` if it executed something else
+ * HOME/guest-N/ends   a line for each end of a process that was guest N: `PID exited STATUS N`, `PID killed SIGNAL N`,
+ *                     where N counts the ends of all guests, and `PID replaced` if it executed something else
+ * HOME/guest-N/log    the last bytes that guest N wrote to its standard output and error, once a process of it failed
+ * HOME/guest-N/input  what it has read of its standard input, if that is a pipe; removed once it is too long
  * HOME/strangers      a line for each program of another machine: `MACHINE PATH`
  * HOME/trouble        a line for everything that could not be traced
  * HOME/guest-N/left   a line for each process of guest N that still ran when the tracer ended it: `PID`
@@ -61,6 +63,8 @@
 #define LINGER_SECONDS 5 /* for processes in the background to end when the command has ended */
 #define GRACE_SECONDS 2  /* to end after SIGTERM */
 #define OWN_FAILURE 125
+#define LAST_BYTES 4096  /* of what a program writes */
+#define MOST_INPUT (1 << 20)
 #define SEEN_BYTES (PATH_MAX + 64) /* a path below /proc/PID */
 
 typedef struct {
@@ -75,15 +79,25 @@ typedef struct {
     const char *unread; /* why it is unknown what it executes; NULL if that is known */
     int is_starting;    /* the starter runs, and is about to become the emulator */
     int is_restored;    /* its registers must be restored at the end of the system call */
+    uint64_t reads_into; /* its memory that a call fills with standard input; 0 outside of such a call */
     struct user_regs_struct before;
 } Thread;
+
+/* What the processes of a guest have written to their standard output and error. */
+typedef struct Output {
+    struct Output *next;
+    long guest;
+    size_t length; /* of everything; `last` is a ring */
+    char last[LAST_BYTES];
+} Output;
 
 static const char *place, *home, *starter, *emulator;
 static Header wanted[MOST_HEADERS], own;
 static size_t wanted_count;
 static Thread *threads;
 static size_t thread_count, thread_room;
-static long last_number;
+static long last_number, last_end;
+static Output *outputs;
 static volatile sig_atomic_t alarms;
 
 static void fail(const char *what, const char *subject)
@@ -467,6 +481,111 @@ static void at_clone(Thread *thread, const struct __ptrace_syscall_info *info, c
         note(home, "trouble", "a child of process %d, which has it not traced (CLONE_UNTRACED)\n", thread->pid);
 }
 
+/* ---- What programs write and read ---- */
+
+static Output *output_of(long guest)
+{
+    Output *one = outputs;
+    while (one && one->guest != guest)
+        one = one->next;
+    if (!one) {
+        if (!(one = calloc(1, sizeof *one)))
+            fail("no memory for", "output");
+        one->guest = guest;
+        one->next = outputs;
+        outputs = one;
+    }
+    return one;
+}
+
+/* Copy memory of the thread. Returns how much of it could be read. */
+static size_t copy_memory(pid_t tid, uint64_t address, void *bytes, size_t length)
+{
+    struct iovec here = {bytes, length}, there = {(void *)(uintptr_t)address, length};
+    ssize_t some = process_vm_readv(tid, &here, 1, &there, 1, 0);
+    return some > 0 ? (size_t)some : 0;
+}
+
+static void keep_output(const Thread *thread, uint64_t address, uint64_t length)
+{
+    char bytes[LAST_BYTES];
+    size_t skipped = length > LAST_BYTES ? (size_t)length - LAST_BYTES : 0;
+    size_t some = copy_memory(thread->tid, address + skipped, bytes, (size_t)length - skipped);
+    Output *output = output_of(thread->guest);
+    output->length += skipped;
+    for (size_t i = 0; i < some; i++)
+        output->last[output->length++ % LAST_BYTES] = bytes[i];
+}
+
+/* A program is about to write. It may write less, or the same again after a signal. */
+static void at_write(const Thread *thread, const struct __ptrace_syscall_info *info)
+{
+    struct iovec parts[IOV_MAX];
+    if (info->seccomp.nr == SYS_write) {
+        keep_output(thread, info->seccomp.args[1], info->seccomp.args[2]);
+        return;
+    }
+    size_t count = info->seccomp.args[2] < IOV_MAX ? (size_t)info->seccomp.args[2] : IOV_MAX;
+    count = copy_memory(thread->tid, info->seccomp.args[1], parts, count * sizeof *parts) / sizeof *parts;
+    for (size_t i = 0; i < count; i++)
+        keep_output(thread, (uint64_t)(uintptr_t)parts[i].iov_base, parts[i].iov_len);
+}
+
+/* Write what a guest said to a file, if one of its processes failed, and forget it with the last of them. */
+static void end_output(long guest, int has_failed)
+{
+    char path[PATH_MAX];
+    Output **link = &outputs;
+    size_t processes = 0;
+    while (*link && (*link)->guest != guest)
+        link = &(*link)->next;
+    Output *one = *link;
+    if (!one)
+        return;
+    if (has_failed) {
+        size_t begin = one->length > LAST_BYTES ? one->length % LAST_BYTES : 0;
+        size_t kept = one->length > LAST_BYTES ? LAST_BYTES : one->length;
+        snprintf(path, sizeof path, "%s/guest-%ld/log", home, guest);
+        FILE *file = fopen(path, "we");
+        /* The command may have removed the folder, which is then reported. */
+        if (file) {
+            fwrite(one->last + begin, 1, kept - begin, file);
+            fwrite(one->last, 1, begin, file);
+            fclose(file);
+        }
+    }
+    for (size_t i = 0; i < thread_count; i++)
+        processes += threads[i].guest == guest && threads[i].tid == threads[i].pid;
+    if (processes > 1)
+        return;
+    *link = one->next;
+    free(one);
+}
+
+/* A program has read its standard input. */
+static void keep_read(const Thread *thread, size_t length)
+{
+    char link[64], path[PATH_MAX], target[32] = "";
+    struct stat status;
+    static char bytes[MOST_INPUT];
+    snprintf(link, sizeof link, "/proc/%d/fd/0", thread->tid);
+    /* The program may have opened another file as its standard input. */
+    if (readlink(link, target, sizeof target - 1) < 0 || strncmp(target, "pipe:", 5) != 0)
+        return;
+    snprintf(path, sizeof path, "%s/guest-%ld/input", home, thread->guest);
+    /* It was too long before. */
+    if (stat(path, &status) < 0)
+        return;
+    if ((size_t)status.st_size + length > MOST_INPUT) {
+        unlink(path);
+        return;
+    }
+    size_t some = copy_memory(thread->tid, thread->reads_into, bytes, length);
+    FILE *file = fopen(path, "ae");
+    if (some != length || !file || fwrite(bytes, 1, length, file) != length || fclose(file) != 0)
+        unlink(path);
+}
+
 /* The filter has stopped a call. Returns whether the thread must stop again at its end. */
 static int at_call(Thread *thread)
 {
@@ -474,6 +593,13 @@ static int at_call(Thread *thread)
     thread->unread = NULL;
     if (ptrace(PTRACE_GET_SYSCALL_INFO, thread->tid, sizeof info, &info) <= 0)
         return 0; /* it was killed meanwhile */
+    if (info.arch == interfaces[0].arch && thread->guest) {
+        if (info.seccomp.nr == SYS_write || info.seccomp.nr == SYS_writev)
+            at_write(thread, &info);
+        thread->reads_into = info.seccomp.nr == SYS_read ? info.seccomp.args[1] : 0;
+        if (thread->reads_into)
+            return 1;
+    }
     const Interface *interface = interface_of(&info);
     if (!interface)
         return 0; /* a filter of the command stopped it */
@@ -515,6 +641,9 @@ static void at_call_end(Thread *thread)
         return; /* it was killed meanwhile */
     int64_t returned = returned_by(&now);
     int error = returned < 0 ? (int)-returned : 0;
+    if (thread->reads_into && returned > 0)
+        keep_read(thread, (size_t)returned);
+    thread->reads_into = 0;
     if (thread->is_restored)
         put_back(thread->tid, &now, &thread->before, is_repeated(error));
     if (error)
@@ -570,10 +699,12 @@ static void at_end(Thread *thread, int status)
     /* It was killed during the execution. */
     give_up(thread, EAGAIN);
     if (thread->guest && thread->tid == thread->pid) {
+        long end = ++last_end;
         if (WIFEXITED(status))
-            note_of_guest(thread->guest, "ends", "%d exited %d\n", thread->pid, WEXITSTATUS(status));
+            note_of_guest(thread->guest, "ends", "%d exited %d %ld\n", thread->pid, WEXITSTATUS(status), end);
         else
-            note_of_guest(thread->guest, "ends", "%d killed %d\n", thread->pid, WTERMSIG(status));
+            note_of_guest(thread->guest, "ends", "%d killed %d %ld\n", thread->pid, WTERMSIG(status), end);
+        end_output(thread->guest, status != 0);
     }
     forget(thread);
 }

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 SOURCE = r"""
+#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -63,6 +64,8 @@ __attribute__((noinline)) static uint32_t odd_load(const char *near)
     uint32_t word = *(const volatile uint32_t *)(near + 1); /* the line of the fault */
     return word ^ 5; /* fills a delay slot of SPARC, so that the load does not */
 }
+
+__attribute__((noinline)) static void check_sum(int sum) { assert(sum == 3); }
 
 static void *in_thread(void *unused)
 {
@@ -97,6 +100,12 @@ int main(int argc, char **argv)
         return in_child("/proc/self/exe", "odd");
     if (!strcmp(mode, "abort"))
         abort();
+    if (!strcmp(mode, "assert"))
+        check_sum(argc);
+    if (!strcmp(mode, "say")) {
+        fputs(argv[3], stderr);
+        return atoi(argv[2]);
+    }
     if (!strcmp(mode, "null"))
         return *(volatile int *)NULL;
     if (!strcmp(mode, "status"))
@@ -107,6 +116,8 @@ int main(int argc, char **argv)
     }
     if (!strcmp(mode, "wait"))
         pause();
+    while (!strcmp(mode, "drain") && fgets(line, sizeof line, stdin))
+        continue;
     if (!strcmp(mode, "read") && fgets(line, sizeof line, stdin))
         return !strcmp(line, "odd\n") ? (int)odd_load(line) : 0;
     printf("%s", argv[0]);
@@ -361,6 +372,38 @@ def test_the_launch_is_recorded_with_environment_folder_and_input(traced_arm: Tr
     # The recorded input does not include what the shell had already read.
     assert (guest / program_launch.INPUT).read_text("utf-8") == "odd\n"
     assert traced_arm.faults == [1]
+
+
+def test_what_a_failing_program_said_is_recorded(traced: TracedRun) -> None:
+    """Wherever it goes, and its end if it is long: a pipe, a file and a terminal are the same to a program."""
+    long = "".join(f"{number} " for number in range(2000))
+    script = f"./odd say 3 'wrong sum' 2>/dev/null; ./odd say 0 fine; ./odd say 1 '{long}' 2>&1 | cat >all"
+    assert traced.run("sh", "-c", script) == 0
+    guests = program_launch.guests(traced.cell)
+    assert [(guest / "log").is_file() for guest in guests] == [True, False, True]
+    assert (guests[0] / "log").read_text("utf-8") == "wrong sum"
+    assert (guests[2] / "log").read_text("utf-8") == long[-4096:]
+    assert (traced.folder / "all").read_text("utf-8") == long
+
+
+def test_the_order_in_which_programs_ended_is_recorded(traced_arm: TracedRun) -> None:
+    script = "{ sleep 1; exec ./odd status 1; } & ./odd status 2; wait"
+    traced_arm.run("sh", "-c", script)
+    ends = [note for guest in program_launch.guests(traced_arm.cell) for note in program_launch.read_ends(guest)]
+    assert [note.number for note in sorted(ends, key=lambda note: note.order)] == [2, 1]
+    assert sorted(note.order for note in ends) == [1, 2]
+
+
+def test_what_a_program_reads_from_a_pipe_is_recorded_unless_it_is_too_long(traced_arm: TracedRun) -> None:
+    script = "printf 'odd\\nrest\\n' | ./odd read; yes fine | head -c 2000000 | ./odd drain; ./odd drain </dev/null"
+    traced_arm.run("sh", "-c", script)
+    guests = program_launch.guests(traced_arm.cell)
+    kept = [
+        (guest / program_launch.INPUT).read_text() if (guest / program_launch.INPUT).is_file() else None
+        for guest in guests
+    ]
+    assert kept == ["odd\nrest\n", None, None]
+    assert traced_arm.faults == [1, 0, 0]
 
 
 def test_a_program_that_a_command_leaves_running_is_ended_and_makes_the_run_unknown(traced_arm: TracedRun) -> None:
