@@ -90,15 +90,18 @@ class Symbols:
         return (path if origin == "libc" or file == "??" else self.program.placed(file)[0]), origin
 
     def placed(self, named: Frame) -> Frame:
-        """A server frame known by file and line, completed with its function and origin.
+        """A frame of the server or program, known by file and line, completed with its function and origin.
 
         The file often lacks its folder: of several candidates, one in the server's own code wins. The frame stays as it
         is if the debug information does not know the file, or if several functions remain.
         """
+        binary, place = (
+            (self.program.path, self.program.placed) if self.program else (self.server_binary, place_in_tree)
+        )
         frames = [
             Frame(function=function, file=path, line=named.line, origin=origin, pc=0)
-            for function, file in sorted(_functions_around(self.server_binary, named.file, named.line))
-            for path, origin in [place_in_tree(file)]
+            for function, file in sorted(_functions_around(binary, named.file, named.line))
+            for path, origin in [place(file)]
             if named.function in {"??", function}
         ]
         found = [frame for frame in frames if frame.origin == "server"] or frames
@@ -294,7 +297,7 @@ def _functions_of(dwarf: Any, unit: Any, file: str) -> Iterator[tuple[str, int, 
     wanted = {}
     for number, entry in enumerate(program["file_entry"], first):
         whole = _collapse(str(Path(own) / folders[entry.dir_index] / entry.name.decode()))
-        if whole.endswith(f"/{file.removeprefix('./')}"):
+        if whole == file or whole.endswith(f"/{re.sub(r'^(?:[.]{1,2}/)+', '', file)}"):
             wanted[number] = whole
     for die in top.iter_children() if wanted else []:
         place = die.attributes.get("DW_AT_decl_file")

@@ -163,6 +163,10 @@ class Witness(Record, frozen=True):
     """What detected it: see harness.judge.sightings.sighting.Sighting."""
     kernel: str = ""
     """The report of a real kernel: signal, si_code, si_addr, PC, its log lines; empty on the user tier."""
+    output: str = ""
+    """The end of what the program wrote to its standard output and error, if it failed below `plumb exec`: up to 20
+    lines.
+    """
     difference: Difference | None = None
     """The bytes that differ, if any do."""
     overtakes: list[str] = msgspec.field(default_factory=list)
@@ -243,6 +247,8 @@ class Finding(Record, frozen=True):
     occurrences: int
     difference: Difference | None = None
     """The bytes that differ, if that is the finding. Each witness has its own."""
+    ended: int = 0
+    """For a program below `plumb exec`: the place of its end among all of them, from 1. 0 for other findings."""
     unit: str = ""
     """The function that a test called without a server, and that failed; else empty."""
     implicated: Frame | None = None

@@ -25,13 +25,13 @@ from harness.judge.fault_effects import (
     killed_from_outside,
     times_of_records,
 )
+from harness.judge.program_runs import program_ends
 from harness.judge.program_runs.program_evidence import is_probe, program_doubts
 from harness.judge.sightings.board_faults import with_reported_fault
 from harness.judge.sightings.failures import (
     from_child_end,
     from_end,
     from_failure,
-    from_program_end,
     guest_log,
 )
 from harness.judge.sightings.overtakes import overtakes_of
@@ -146,7 +146,8 @@ class Evidence:
                 continue
             after = test is None and self._was_used(guest.name, number)
             found.append(msgspec.structs.replace(sighting, count=counts[number], after_tests=after))
-            if is_fatal(fault, log, event) and not is_survived(fault, event, test):
+            survived = is_survived(fault, event, test) or (event is not None and _failed_as_program(guest, event))
+            if is_fatal(fault, log, event) and not survived:
                 if guest.name not in self._dead and sighting.kind.startswith(IN_HANDLER):
                     self._reported_more.add(guest.name)
                 self._dead.add(guest.name)
@@ -209,11 +210,14 @@ class Evidence:
         if self._run.machines[where.target].emulator.runs_here:
             numbers = set() if _is_program(guest, event) else self._reported_children(guest, where, event)
             return [from_child_end(where, guest, number, test) for number in sorted(numbers)]
-        of_end = from_program_end if _is_program(guest, event) else from_child_end
+        of_child = self._from_program if _is_program(guest, event) else from_child_end
         return [
-            self._with_overtakes(of_end(where, guest, end.signal, test), where, guest, log, end.pid)
+            self._with_overtakes(of_child(where, guest, end.signal, test), where, guest, log, end.pid)
             for end in log.unrecorded_crashes({event.pid})
         ]
+
+    def _from_program(self, where: CellRecord, guest: Path, number: int, test: TestEvent | None) -> Sighting:
+        return program_ends.from_crash(self._run, where, guest, number, test)
 
     def _reported_children(self, guest: Path, where: CellRecord, event: GuestEvent) -> set[int]:
         """The signals by which children of a server crashed that no emulator observes, according to its log.
@@ -282,8 +286,12 @@ class Evidence:
         owner = self._owner(event, folder)
         log = stored_run.read_fault_log(folder / fault_log.NAME)
         end = log.ends.get(event.pid)
+        if _failed_as_program(folder, event):
+            failed = program_ends.from_failure(self._run, where, folder, event, owner)
+            return self._with_overtakes(failed, where, folder, log, event.pid)
         if _is_program(folder, event) and end is not None:
-            return self._with_overtakes(from_program_end(where, folder, end.signal, owner), where, folder, log, end.pid)
+            crashed = self._from_program(where, folder, end.signal, owner)
+            return self._with_overtakes(crashed, where, folder, log, end.pid)
         sighting = from_end(self._run, where, folder, event, owner)
         if event.end == "signal" and self._run.machines[where.target].emulator.is_board:
             sighting = with_reported_fault(sighting, self._run, where, folder, event, owner)
@@ -401,6 +409,11 @@ def _is_program(guest: Path, event: GuestEvent) -> bool:
     name.
     """
     return not event.upstream and (guest / program_launch.LAUNCH).is_file()
+
+
+def _failed_as_program(guest: Path, event: GuestEvent) -> bool:
+    """Whether a guest is a program whose status failed its command. No fault explains a status."""
+    return event.end == "exit" and _is_program(guest, event)
 
 
 def _reports(log: bytes, kind: str) -> list[Report]:

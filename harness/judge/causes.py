@@ -6,7 +6,8 @@ same targets: a wrong checksum explains a server that refuses its own file. Only
 explains what has nothing else in common with it: all other consequences need the same test, function, part of a format
 or key. A misaligned access explains no wrong value, because it changes none, except in the very tests in which it was
 fatal to a child process. A fault of the crash handler may follow from every other fault. What the native build shows as
-well has nothing to do with what only machines show.
+well has nothing to do with what only machines show. Programs that one command ran share nothing, so that no end of one
+hides another's.
 """
 
 from __future__ import annotations
@@ -61,11 +62,14 @@ def directness(finding: Finding) -> int:
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings: new before known, then the most direct evidence, then the worst kind and the most targets."""
+    """The findings: new before known, then the most direct evidence, then the worst kind and the most targets.
 
-    def rank(finding: Finding) -> tuple[bool, int, int, int, str]:
+    Those of the programs below one command come in the order in which the programs ended.
+    """
+
+    def rank(finding: Finding) -> tuple[bool, int, int, int, int, str]:
         severity = _KINDS.index(finding.kind) if finding.kind in _KINDS else len(_KINDS)
-        return bool(finding.known), directness(finding), severity, -len(finding.targets), finding.id
+        return bool(finding.known), finding.ended, directness(finding), severity, -len(finding.targets), finding.id
 
     return sorted(findings, key=rank)
 
@@ -109,7 +113,7 @@ def _may_follow(group: Sequence[Finding], start: Finding) -> bool:
     """Whether findings may follow from the most direct one of an earlier cause. No new one does from a known one:
     causes with new findings come first.
     """
-    if group[0].scope != start.scope:
+    if group[0].scope != start.scope or start.ended or any(one.ended for one in group):
         return False
     if all(one.kind.startswith(_IN_HANDLER) for one in group):
         # The handler runs only because of another fault.
@@ -204,6 +208,9 @@ def _properties(finding: Finding) -> dict[_Property, str]:
     """A key that findings of the same cause may share -> its text."""
     found: dict[_Property, str] = {}
     difference = finding.difference
+    if finding.ended:
+        # Every program has a function main.
+        return found
     if finding.function not in {"", UNKNOWN}:
         found["function", finding.function, _ANYWHERE] = f"the function {finding.function}"
     if finding.unit:

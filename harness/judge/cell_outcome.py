@@ -16,6 +16,7 @@ from harness.judge import misaligned_blocks
 from harness.judge.causality import Evidence
 from harness.judge.opinions.in_order import InOrder
 from harness.judge.opinions.second_opinion import SecondOpinion, with_ends_beside
+from harness.judge.program_runs import program_ends, program_evidence
 from harness.judge.sightings.failures import from_failed_build
 from harness.judge.sightings.sighting import name_of
 from harness.judge.verdict import CellOutcome
@@ -47,17 +48,18 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
     recorded = event_log.read(cell / event_log.NAME)
     tests = [event for event in recorded.events if isinstance(event, cell_events.TestEvent)]
     damage = evidence_seal.damage(cell, record.seal)
+    counts = program_evidence.counts(cell, recorded.events)
     outcome = CellOutcome(
         target=record.target,
         suite=record.suite,
         seconds=record.seconds,
-        passed=sum(test.outcome == "passed" for test in tests),
-        failed=sum(test.outcome == "failed" for test in tests),
-        skipped=sum(test.outcome == "skipped" for test in tests),
+        passed=counts.passed if counts else sum(test.outcome == "passed" for test in tests),
+        failed=counts.failed if counts else sum(test.outcome == "failed" for test in tests),
+        skipped=counts.skipped if counts else sum(test.outcome == "skipped" for test in tests),
         doubts=[*_doubts_of(record, recorded), *damage.doubts],
         altered=damage.invents,
         unexplained=[],
-        silence=_silence(tests),
+        silence=_silence(tests) if counts is None or not counts.ran else "",
         hindered=sum(test.outcome == "failed" and (test.blocked or bool(test.blocked_by)) for test in tests),
     )
     if record.suite == CANARY_SUITE:
@@ -183,7 +185,7 @@ def _of_cell(sightings: list[Sighting], folder: Path, record: CellRecord) -> lis
     cell = f"{record.target}/{record.suite}"
     return [
         msgspec.structs.replace(one, evidence=str(Path(one.evidence).relative_to(folder)), cell=cell)
-        for one in sightings
+        for one in map(program_ends.of_program, sightings)
     ]
 
 

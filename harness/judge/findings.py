@@ -25,6 +25,7 @@ from harness.judge import misaligned_blocks
 from harness.judge.causes import ordered, stored_or_made
 from harness.judge.cell_outcome import cell_evidence, never_run
 from harness.judge.opinions import second_opinion
+from harness.judge.program_runs.program_ends import told_apart
 from harness.judge.reproducer import best_of, write_reproducer
 from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.record import event_log, kernel_faults
@@ -134,7 +135,7 @@ def judge(stored: TrustedRun) -> tuple[list[Finding], list[CellOutcome], dict[st
         of_cell, outcome = cell_evidence(folder, run, record)
         sightings += of_cell
         outcomes.append(outcome)
-    sightings = misaligned_blocks.merged(sightings)
+    sightings = misaligned_blocks.merged(told_apart(sightings))
     sightings = second_opinion.without_contradicted(sightings, _passed(folder, run, sightings))
     findings = ordered(_finding(folder, run, group) for group in _groups(sightings))
     return findings, outcomes, _counters(sightings)
@@ -251,6 +252,7 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
         occurrences=sum(one.count for one in group),
         difference=best.difference,
         unit=best.unit,
+        ended=min((one.ended for one in group if one.ended), default=0),
         scope="everywhere" if all(one.everywhere for one in group) or _ends_all_servers(run, group) else "machine",
     )
 
@@ -283,6 +285,7 @@ def _witness(site: list[Sighting]) -> Witness:
         count=sum(one.count for one in site),
         fate=first.fate,
         kernel=first.kernel,
+        output=next((one.output for one in site if one.output), ""),
         difference=first.difference,
         cells=list(dict.fromkeys(one.cell for one in site)),
         overtakes=list(dict.fromkeys(text for one in site for text in one.overtakes)),

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from harness.judge.sightings.sighting import Sighting
+    from harness.record.program_launch import ProgramLaunch
     from harness.record.run_record import RunRecord
 
 
@@ -63,13 +64,19 @@ class ReplayedProgram(Record, frozen=True):
     """Its standard input, in base 64; None if that was not a short file."""
     sysroot: str = ""
     """The target's root folder, as in CommandRecord."""
+    input_lost: bool = False
+    """Whether its standard input was a file or a pipe that was too long to be recorded."""
+    seconds: float = 0.0
+    """How long it ran; 0 if that is not known."""
+    copy: str = ""
+    """The path of the run's copy of the program; empty if there is none."""
     escaped: bool = False
     """Whether `%XX` stands for a byte in all texts above: one of them is not UTF-8, which JSON demands."""
 
     def as_json_can_hold(self) -> ReplayedProgram:
         """The same program, escaped if one of its texts is not UTF-8."""
         values = (value for value in self.environment.values() if value is not None)
-        texts = (*self.words, self.program, self.file, self.folder, self.sysroot, *self.environment, *values)
+        texts = (*self.words, self.program, self.file, self.folder, self.sysroot, self.copy, *self.environment, *values)
         if program_launch.is_utf8(*texts):
             return self
         return msgspec.structs.replace(self._mapped(program_launch.escape), escaped=True)
@@ -86,6 +93,7 @@ class ReplayedProgram(Record, frozen=True):
             file=change(self.file),
             folder=change(self.folder),
             sysroot=change(self.sysroot),
+            copy=change(self.copy),
             environment={
                 change(name): None if value is None else change(value) for name, value in self.environment.items()
             },
@@ -283,6 +291,11 @@ def _launch(place: Path) -> ReplayedProgram | None:
             environment=launch.environment,
             requests=base64.b64encode(path.read_bytes()).decode() if path.is_file() else None,
             sysroot=sysroot,
+            input_lost=(place / program_launch.INPUT_LOST).is_file(),
+            seconds=_seconds(place, launch),
+            copy=str(copy.absolute())
+            if (copy := program_launch.object_copy(place.parent, launch.program)).is_file()
+            else "",
         )
     elif command is not None:
         words = command.words
@@ -290,6 +303,11 @@ def _launch(place: Path) -> ReplayedProgram | None:
     else:
         return None
     return program.as_json_can_hold()
+
+
+def _seconds(place: Path, launch: ProgramLaunch) -> float:
+    ended_ms = max((one.ended_ms for one in program_launch.read_ends(place) if one.pid == launch.pid), default=0)
+    return max(0, ended_ms - launch.began_ms) / 1000 if ended_ms else 0.0
 
 
 def stored_at(folder: Path, replay: str) -> Path | None:

@@ -42,7 +42,7 @@ class CellOutcome(Record, frozen=True):
     absent: str = ""
     """Why there was nothing to run; empty if there was."""
     silence: str = ""
-    """Why nothing passed; empty if something did."""
+    """Why nothing passed; empty if something did, or if a command failed whose failed programs are findings."""
     unsteady: list[str] = msgspec.field(default_factory=list)
     """Failed tests that at times fail in the same way on the native build. They say nothing about the target."""
     unasked: str = ""
@@ -143,7 +143,7 @@ def _judged(one: CellOutcome, findings: Sequence[Finding]) -> tuple[Verdict, str
         return Verdict.SKIP, one.absent
     if one.doubts:
         return Verdict.UNKNOWN, _joined([*one.doubts, known])
-    if not one.passed:
+    if not one.passed and one.silence:
         return Verdict.UNKNOWN, _joined([one.silence, known])
     if one.failed > len(one.unsteady) and not here:
         return Verdict.UNKNOWN, f"{one.failed} tests failed, and no finding shows why"

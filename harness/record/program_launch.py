@@ -10,6 +10,7 @@
 - CELL/guest-N/left: those of its processes that the tracer ended, a number each
 - CELL/guest-N/log: the last bytes of its standard output and error, if one of its processes failed
 - CELL/guest-N/input: what it could read of its standard input, if that was a short file, or what it read of a pipe
+- CELL/guest-N/input-lost: its standard input was a file or a pipe, and too long to be kept
 - CELL/guest-N/changed: programs and libraries that a fault is in, and that are not what ran, a path a line
 - CELL/guest-N/refused: the kernel refused the execution, and nothing ran
 - CELL/guest-N/configure: the log of the configure script that had it run; see harness/run/programs/starter.c
@@ -36,10 +37,15 @@ from harness.record import fault_log
 SUITE = "program"
 """The suite's name in the run folder of a traced command."""
 COMMAND, LAUNCH, ENDS, INPUT, REFUSED = "command.json", "launch", "ends", "input", "refused"
-CONFIGURE = "configure"
+INPUT_LOST = "input-lost"
+CONFIGURE, OUTPUT = "configure", "log"
 STRANGERS, TROUBLE, LEFT, OBJECTS, CHANGED = "strangers", "trouble", "left", "objects", "changed"
-FILES = frozenset({COMMAND, LAUNCH, ENDS, INPUT, CHANGED, CONFIGURE, STRANGERS, TROUBLE, LEFT})
+FILES = frozenset({COMMAND, LAUNCH, ENDS, INPUT, INPUT_LOST, CHANGED, CONFIGURE, STRANGERS, TROUBLE, LEFT})
 LONGEST_TITLE = 60
+LONGEST_OUTPUT = 4096
+"""Bytes of a program's output that are recorded: LAST_BYTES in harness/run/programs/tracer.c."""
+SHOWN_LINES = 20
+"""The number of lines of it that a finding has."""
 AUTOCONF_PROBE = "conftest"
 """The name of programs with which an Autoconf configure script tests the machine."""
 PROBES = (("cmTC_*", "CMakeFiles"), ("*.exe", "meson-private"))
@@ -82,6 +88,8 @@ class ProcessNote(Record, frozen=True):
     """The exit status, or the signal; 0 if it executed another program."""
     order: int = 0
     """Its place among the ends of all the command's processes of the target, from 1; 0 if it is not recorded."""
+    ended_ms: int = 0
+    """When, in milliseconds since 1970; 0 if it is not recorded."""
 
 
 class ProgramLaunch(Record, frozen=True):
@@ -109,6 +117,12 @@ class ProgramLaunch(Record, frozen=True):
         """The command line for a shell. A program may be given another name than its own; then this has its path."""
         named = [Path(word).name for word in (self.words[0], self.file)] if self.words else []
         return shown(shlex.join(self.words if len(set(named)) == 1 else [self.file, *self.words[1:]]))
+
+    @property
+    def title(self) -> str:
+        """The same without the folder of its program, and truncated if it is long: its name in reports."""
+        text = self.text.removeprefix(f"{shown(str(Path(self.file).parent))}/").removeprefix("./")
+        return text if len(text) <= LONGEST_TITLE else f"{text[:LONGEST_TITLE]}…"
 
     @property
     def name(self) -> str:
@@ -207,12 +221,34 @@ def read_ends(guest: Path) -> list[ProcessNote]:
     """The ends of a guest's processes, as the tracer recorded them, without unreadable lines."""
     path = guest / ENDS
     lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
-    found = (re.fullmatch(r"(\d+) (exited|killed|replaced)(?: (\d+))?(?: (\d+))?", line) for line in lines)
+    found = (re.fullmatch(r"(\d+) (exited|killed|replaced)(?: (\d+))?(?: (\d+) (\d+))?", line) for line in lines)
     return [
-        ProcessNote(pid=int(one[1]), how=one[2], number=int(one[3] or 0), order=int(one[4] or 0))  # type: ignore[arg-type]
+        ProcessNote(
+            pid=int(one[1]),
+            how=one[2],  # type: ignore[arg-type]
+            number=int(one[3] or 0),
+            order=int(one[4] or 0),
+            ended_ms=int(one[5] or 0),
+        )
         for one in found
         if one is not None
     ]
+
+
+def read_output(guest: Path) -> str:
+    """The end of what a guest wrote to its standard output and error, if one of its processes failed: up to 20 lines,
+    without colours and without what its emulator added.
+    """
+    path = guest / OUTPUT
+    content = path.read_bytes() if path.is_file() else b""
+    _, newline, rest = content.partition(b"\n")
+    if len(content) >= LONGEST_OUTPUT and newline and rest:
+        content = rest
+    text = _FROM_EMULATOR.sub("", content.decode("utf-8", "backslashreplace"))
+    return "\n".join(text.rstrip().splitlines()[-SHOWN_LINES:])
+
+
+_FROM_EMULATOR = re.compile(r"qemu: uncaught target signal \d+ \([^)\n]*\) - core dumped\n?|\x1b\[[0-9;]*m")
 
 
 def guests(cell: Path) -> list[Path]:

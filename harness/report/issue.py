@@ -167,7 +167,7 @@ def _what_happens(finding: Finding, witness: Witness, facts: IssueFacts) -> list
         lines += ["", f"Access: {as_text(witness.access)}."]
     if witness.difference is not None and witness.difference.offset >= 0:
         lines += ["", as_text(described(witness.difference))]
-    said = next((one.said for one in witness.occasions if one.said), "")
+    said = next((one.said for one in witness.occasions if one.said), witness.output)
     if told := [visible(line) for line in facts.differences] or visible(said).splitlines():
         lines += ["", *_block("text", told)]
     if place is not None and (shown := _excerpt(place, facts.source)):

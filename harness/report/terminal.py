@@ -19,6 +19,7 @@ from harness.report.finding import (
     by_place,
     by_reason,
     comparison_lines,
+    in_cell,
     place_of,
     reported_by,
     seen_early,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 _COLOURS = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "XFAIL": "cyan", "SKIP": "dim"}
 SHOWN_FRAMES = 12
+SHOWN_OUTPUT = 8
+"""Lines of a program's output that a list of findings shows: the last ones."""
 SHOWN_WITNESSES = 6
 SHOWN_IDS = 6
 SHOWN_CHARACTERS = 300
@@ -108,7 +111,7 @@ def _cells_table(judgement: Judgement) -> Table:
     for heading in ("target", *map(_escaped, suites)):
         table.add_column(heading)
     for target in dict.fromkeys(cell.target for cell in judgement.cells):
-        row = {cell.suite: _cell_text(cell) for cell in judgement.cells if cell.target == target}
+        row = {cell.suite: _cell_text(judgement, cell) for cell in judgement.cells if cell.target == target}
         table.add_row(_escaped(target), *[row.get(suite, "") for suite in suites])
     return table
 
@@ -128,11 +131,15 @@ def _settings_text(judgement: Judgement) -> str:
     return "  ".join([_escaped(judgement.server), *level, f"policy {_escaped(judgement.policy)}", *unusual])
 
 
-def _cell_text(cell: CellVerdict) -> str:
+def _cell_text(judgement: Judgement, cell: CellVerdict) -> str:
     colour = _COLOURS[cell.verdict]
     counts = (
         f"{cell.passed}✓" + (f" {cell.failed}✗" if cell.failed else "") + (f" {cell.skipped}–" if cell.skipped else "")
     )
+    if cell.verdict == Verdict.FAIL and not cell.failed:
+        # All tests pass in an audit, whose accesses fail it.
+        number = sum(in_cell(one, cell.target, cell.suite) for one in judgement.findings)
+        counts += f" {number} finding{'' if number == 1 else 's'}"
     return f"[{colour}]{cell.verdict}[/{colour}] {counts} [dim]{cell.seconds:.0f}s[/dim]"
 
 
@@ -213,6 +220,9 @@ def _witness_lines(finding: Finding, *, whole: bool) -> Iterator[str]:
             yield f"    {'':<12} its kernel said {witness.kernel}"
         if witness.difference:
             yield f"    {'':<12} {described(witness.difference)}"
+        told = witness.output.splitlines()
+        for number, text in enumerate(told if whole else told[-SHOWN_OUTPUT:]):
+            yield f"    {'' if number else 'output':<12} {text}"
     if len(shown) < len(places):
         yield f"    {'':<12} and {len(places) - len(shown)} more of the audit"
 

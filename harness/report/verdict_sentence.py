@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.core.finding import Verdict
+from harness.core.model import CANARY_SUITE
 from harness.judge.baseline import is_inherited
 from harness.judge.verdict import is_noted_everywhere, only_canaries_ran
+from harness.record import program_launch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from harness.judge.findings import Judgement
+    from harness.judge.verdict import CellVerdict
 
 
 _ONLY_CANARIES = "no tests ran except the canaries"
@@ -19,6 +24,14 @@ def unjudged(judgement: Judgement) -> list[str]:
     """Why a run shows nothing about the server although each of its cells has a verdict; empty if it does show it."""
     only_canaries = judgement.verdict == Verdict.UNKNOWN and only_canaries_ran(judgement.cells)
     return [*judgement.unchecked, *([_ONLY_CANARIES] if only_canaries else [])]
+
+
+def _passed(cells: Sequence[CellVerdict]) -> str:
+    """What passed: `12 tests`, or `3 programs` below a command. Canaries test the emulator, and count only alone."""
+    tested = [cell for cell in cells if cell.suite != CANARY_SUITE] or cells
+    number = sum(cell.passed for cell in tested)
+    noun = "program" if {cell.suite for cell in tested} == {program_launch.SUITE} else "test"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def sentence(judgement: Judgement) -> str:
@@ -45,9 +58,8 @@ def sentence(judgement: Judgement) -> str:
         return ", ".join([f"{what} could not be judged", *others])
     if judgement.verdict == Verdict.SKIP:
         return "nothing ran"
-    passed = sum(cell.passed for cell in judgement.cells)
     targets = len({cell.target for cell in judgement.cells})
-    ran = f"{passed:,} tests passed on {targets} target{'' if targets == 1 else 's'}"
+    ran = f"{_passed(judgement.cells)} passed on {targets} target{'' if targets == 1 else 's'}"
     if judgement.left_out:
         ran += f", {judgement.left_out:,} not run because the change cannot reach them"
     if others:

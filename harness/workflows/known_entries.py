@@ -25,7 +25,7 @@ from harness.judge.known import known_list, tree_list
 from harness.judge.known.known_list import EMPTY, KnownFinding, Settings
 from harness.judge.known.tree_list import IN_TREE
 from harness.judge.reproducer import read_reproducer, stored_at
-from harness.record import run_folder
+from harness.record import program_launch, run_folder
 
 if TYPE_CHECKING:
     import datetime
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from harness.analysis.source_excerpt import Sources
     from harness.core.finding import Finding
     from harness.plan.catalog import Catalog
+    from harness.record.program_launch import CommandRecord
 
 DAYS = 180
 """How long an entry counts unless the user gives a date."""
@@ -74,6 +75,9 @@ def exact_entries(
                 "command": _pattern(occasion.command, _CHANCE),
                 "said": _pattern(occasion.said or occasion.title, _CHANCE),
             }
+            if witness.suite == program_launch.SUITE:
+                # The test is the program with its arguments. Other commands may name it by another path.
+                del of_occasion["command"]
             keys = {**of_witness, **of_occasion, **of_line}
             seen.setdefault(tuple(keys.items()), []).append(witness.target)
     return [
@@ -105,10 +109,11 @@ def list_of(cache: Cache, folder: Path, finding: Finding) -> Path:
     UsageError if the list is unknown.
     """
     reproducer = stored_at(folder, finding.replay)
+    command = _command_of(folder, finding)
     if reproducer is None or not provenance.is_ours(cache, reproducer.read_bytes()):
         why = "the run was not made on this host, so its record must not decide where a file is written"
         raise UsageError("no list is named", where=str(folder), because=why, remedy=f"--file TREE/{IN_TREE}")
-    tree = Path(read_reproducer(str(reproducer)).server)
+    tree = Path(command.folder if command is not None else read_reproducer(str(reproducer)).server)
     if not tree.is_absolute():
         why = f"{tree} is a release, which has no list of its own"
         raise UsageError(
@@ -119,16 +124,23 @@ def list_of(cache: Cache, folder: Path, finding: Finding) -> Path:
     return tree / IN_TREE
 
 
+def _command_of(folder: Path, finding: Finding) -> CommandRecord | None:
+    """The command whose program showed a finding, in whose folder its list is; None for a server's finding."""
+    cells = (folder / one.target / one.suite for one in finding.witnesses if one.suite == program_launch.SUITE)
+    return next(filter(None, map(program_launch.read_command, cells)), None)
+
+
 def server_keys(path: Path, folder: Path, server: str) -> dict[str, str]:
     """The keys by which an entry of a list names a server: none in a tree's own list, which is only for that tree.
 
     Raises UsageError for a tree whose release is not recorded.
     """
-    if path.absolute().parts[-2:] == IN_TREE.parts:
+    record = run_folder.read_run(folder)
+    if path.absolute().parts[-2:] == IN_TREE.parts or program_launch.SUITE in record.suites:
+        # Any command may run the program.
         return {}
     if not Path(server).is_absolute():
         return {"server": _pattern(server)}
-    record = run_folder.read_run(folder)
     if not record.release:
         raise UsageError(
             "the run does not record the release of its tree", where=str(folder), remedy=f"--file TREE/{IN_TREE}"

@@ -201,9 +201,10 @@ def attend(
 ) -> int:
     """Give a program the terminal and wait for its end. Returns its exit status, negative for a signal.
 
-    `requests`, `output` and `errors` replace its standard streams. The program stays in the process group of the
-    harness, which is the terminal's, so Ctrl-C and Ctrl-Z reach it. The harness ignores Ctrl-C meanwhile. Raises
-    InfrastructureError if it cannot be started or has not ended after `seconds`, StoppedError after `stop`.
+    `requests`, `output` and `errors` replace its standard streams. `seconds`: when the program receives SIGALRM, upon
+    which it must end soon; None: never. The program stays in the process group of the harness, which is the terminal's,
+    so Ctrl-C and Ctrl-Z reach it. The harness ignores Ctrl-C meanwhile. Raises InfrastructureError if it cannot be
+    started or does not end at its limit, StoppedError after `stop`.
     """
     refuse_after_stop()
     words = [str(word) for word in command]
@@ -215,15 +216,25 @@ def attend(
     with _terminal_kept(), _without_interrupts():
         process = _started(words[0], call, own_group=False)
         try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired as expired:
-            raise InfrastructureError(
-                f"{words[0]} was ended", because=f"it ran longer than {expired.timeout:.0f} s"
-            ) from expired
+            return _within(process, words[0], seconds)
         finally:
             process.kill()
             process.wait()
             _REGISTRY.release(process.pid)
+
+
+def _within(process: subprocess.Popen[bytes], name: str, seconds: float | None) -> int:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return process.wait(seconds)
+    process.send_signal(signal.SIGALRM)
+    try:
+        return process.wait(GRACE_AFTER_LIMIT_SECONDS)
+    except subprocess.TimeoutExpired as expired:
+        raise InfrastructureError(f"{name} was ended", because=f"it ran longer than {seconds:.0f} s") from expired
+
+
+GRACE_AFTER_LIMIT_SECONDS = 15.0
+"""How long a program has after SIGALRM to end what it started."""
 
 
 def _started(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from harness.analysis.source_excerpt import line_at
 from harness.judge.known.known_list import KnownFinding, KnownList, concerns
+from harness.record import program_launch
 
 if TYPE_CHECKING:
     import datetime
@@ -107,7 +108,8 @@ def remarks(
             continue
         if concerned and _is_for_anything(entry):
             sentences.append(f"{about} fits every finding, whatever it is: give it an id, a test or a command")
-        always = not (entry.conditional or entry.intermittent)
+        # Another command need not run the program.
+        always = not (entry.conditional or entry.intermittent or entry.suite == program_launch.SUITE)
         silent = any(target in entry.targets and entry.suite in {"", suite} for target, suite in unjudged)
         due = concerned and not part and always and entry.suite in {"", *suites} and not silent
         if due and not any(fits_any(entry, finding, sources) for finding in found):

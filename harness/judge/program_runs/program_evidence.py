@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from harness.record import fault_log, program_launch
+from harness.record import cell_events, fault_log, program_launch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from harness.record.run_record import RunRecord
@@ -42,6 +42,39 @@ def is_probe(guest: Path) -> bool:
     """Whether a guest is a build system's probe of the machine, which may crash on purpose."""
     launch = program_launch.read_launch(guest)
     return launch is not None and launch.is_probe
+
+
+class ProgramCounts(NamedTuple):
+    """How many executions of programs below a command passed, failed, and were skipped tests."""
+
+    passed: int
+    failed: int
+    skipped: int
+
+    @property
+    def ran(self) -> bool:
+        """Whether the command and a program tested something, whatever came of it."""
+        return self.passed + self.failed > 0
+
+
+def counts(cell: Path, events: Iterable[cell_events.Event]) -> ProgramCounts | None:
+    """The executions in a cell by outcome; None for a cell without a command.
+
+    A program passed if its command expected its end: it succeeded, or the command did. If nothing ran in the command's
+    tests, the command is the one that was skipped; if no program failed, it is the one that failed.
+    """
+    if not (cell / program_launch.COMMAND).is_file():
+        return None
+    every = list(events)
+    outcome = next((one.outcome for one in every if isinstance(one, cell_events.TestEvent)), "skipped")
+    ends = {one.name: one.end for one in every if isinstance(one, cell_events.GuestEvent)}
+    if outcome == "skipped":
+        return ProgramCounts(0, 0, 1)
+    failed = sum(end != "stopped" for end in ends.values())
+    skipped = sum(end == "stopped" and program_launch.is_skipped_test(cell / name) for name, end in ends.items())
+    if outcome == "failed" and not failed:
+        return ProgramCounts(0, 1, 0)
+    return ProgramCounts(len(ends) - failed - skipped, failed, skipped)
 
 
 def _program_of(guest: Path) -> str:

@@ -146,29 +146,6 @@ def from_failed_build(record: CellRecord, evidence: Path) -> Sighting:
     return msgspec.structs.replace(sighting, detail=record.problem)
 
 
-def from_program_end(record: CellRecord, guest: Path, number: int, test: TestEvent | None) -> Sighting:
-    """The sighting of a program that died of a signal without a fault record, for example by abort()."""
-    name = fault_log.signal_name(number)
-    launch = program_launch.read_launch(guest)
-    program = launch.name if launch is not None else guest.name
-    sighting = _plain(
-        record,
-        kind="crash",
-        subject=f"{program}-{name}",
-        title=f"{program} was killed by {name}",
-        evidence=str(guest / fault_log.NAME),
-        detector="process",
-        test=test,
-    )
-    return msgspec.structs.replace(
-        sighting,
-        identity=f"crash-{_as_name(program)}-{name}",
-        detail=f"killed by {name}",
-        command=launch.text if launch is not None else "",
-        launched=guest,
-    )
-
-
 def _plain(
     record: CellRecord,
     *,

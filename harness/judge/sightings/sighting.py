@@ -86,6 +86,10 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """SHA-256 of the program that contains both; empty if one is in a library, or if the program is gone."""
     replays: int = 1
     """How many replays make it probable that one shows it: it may happen by chance."""
+    output: str = ""
+    """The end of what a failing program below a command wrote to its standard output and error."""
+    ended: int = 0
+    """The place of its program's end among the ends of all programs below the command, from 1; 0 if there is none."""
     cell: str = ""
     """The cell of the sighting, `TARGET/SUITE`. A peer's sighting belongs to a cell of another target."""
 

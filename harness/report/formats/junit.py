@@ -93,7 +93,8 @@ def _properties(judgement: Judgement, cell: CellVerdict) -> dict[str, str]:
 def _finding_text(finding: Finding) -> str:
     place = f"{place_in_file(finding.file, finding.line)} in {finding.function}" if finding.file else ""
     differs = described(finding.difference) if finding.difference else ""
-    lines = (f"{finding.id}: {finding.title}", place, differs, finding.command, finding.replay)
+    told = (witness.output for witness in finding.witnesses)
+    lines = (f"{finding.id}: {finding.title}", place, differs, finding.command, finding.replay, *told)
     return "\n".join(line for line in lines if line)
 
 

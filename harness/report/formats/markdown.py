@@ -37,6 +37,8 @@ OPEN_FINDINGS = 10
 """How many causes are shown open; the others are folded."""
 SHOWN_WITNESSES = 3
 SHOWN_SITES = 30
+SHOWN_OUTPUT = 5
+"""Lines of a program's output: the last ones."""
 _SIGNS = {"PASS": "✅", "FAIL": "❌", "UNKNOWN": "⚠️", "XFAIL": "☑️", "SKIP": "⏭️"}
 
 
@@ -131,7 +133,9 @@ def _witness(witness: Witness) -> str:
     )
     kernel = f"(its kernel said: {as_text(witness.kernel)})" if witness.kernel else ""
     differs = f"({as_text(described(witness.difference))})" if witness.difference else ""
-    return " ".join(part for part in (*parts, kernel, differs) if part)
+    told = "; ".join(witness.output.splitlines()[-SHOWN_OUTPUT:])
+    output = f"(output: {as_code(told)})" if told else ""
+    return " ".join(part for part in (*parts, kernel, differs, output) if part)
 
 
 def _misaligned_sites(judgement: Judgement) -> list[str]:

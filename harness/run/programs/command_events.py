@@ -39,23 +39,48 @@ class _EmulatedProgram(NamedTuple):
         return self.launch is not None and any(one.how != "replaced" and one.number for one in self.ends)
 
     @property
+    def has_failed_itself(self) -> bool:
+        """The same of its first process alone."""
+        first = self._first
+        return first is not None and first.how != "replaced" and bool(first.number)
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether it said that it is a test which was skipped."""
+        return program_launch.is_skipped_test(self.guest)
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether a signal other than that of a crash ended its first process: something else sent it."""
+        first = self._first
+        return first is not None and first.how == "killed" and first.number not in fault_log.CRASHES
+
+    @property
+    def _first(self) -> ProcessNote | None:
+        pid = self.launch.pid if self.launch is not None else 0
+        return next((one for one in self.ends if self.launch is not None and one.pid == pid), None)
+
+    @property
     def is_unwatched(self) -> bool:
         """Whether the end of one of its processes may be unknown."""
         return self.launch is None or program_launch.unwatched(self.guest) is not None
 
-    def event(self, test: str) -> cell_events.GuestEvent:
-        """Its event. It crashed if such a signal killed its first process."""
-        pid = self.launch.pid if self.launch is not None else 0
-        first = next((one for one in self.ends if self.launch is not None and one.pid == pid), None)
-        crash = first.number if first is not None and first.how == "killed" else 0
-        crashed = crash in fault_log.CRASHES
+    def event(self, test: str, *, blamed: bool) -> cell_events.GuestEvent:
+        """Its event. It crashed if such a signal killed its first process. `blamed`: its command failed, and its status
+        may be why.
+        """
+        first = self._first
+        code = 0 if first is None or first.how == "replaced" else first.number
+        killed = first is not None and first.how == "killed"
+        crashed = killed and code in fault_log.CRASHES
+        described = describe_exit(-code).detail
         return cell_events.GuestEvent(
             name=self.guest.name,
-            end="signal" if crashed else "stopped",
-            detail=describe_exit(-crash).detail if crashed else "",
+            end="signal" if crashed else "exit" if code and blamed else "stopped",
+            detail=(described if killed else f"exited with status {code}") if crashed or (code and blamed) else "",
             test=test,
             own=True,
-            pid=pid,
+            pid=self.launch.pid if self.launch is not None else 0,
             left=(fault_log.ledger_of(self.guest / fault_log.NAME).name,),
         )
 
@@ -93,6 +118,17 @@ def _failed(programs: Sequence[_EmulatedProgram]) -> list[str]:
     return [] if any(one.is_unwatched for one in programs) else failed
 
 
+def _blamed(programs: Sequence[_EmulatedProgram]) -> list[_EmulatedProgram]:
+    """The programs whose end may be why their command failed; none if the end of any program may be unknown.
+
+    A test that was skipped is one, or a program that another process ended, only if no other program failed.
+    """
+    if any(one.is_unwatched for one in programs):
+        return []
+    failed = [one for one in programs if one.has_failed_itself]
+    return [one for one in failed if not (one.is_skipped or one.is_killed)] or failed
+
+
 def write_events(
     cell: Path, command: CommandRecord, target: str, end: CommandEnd, *, counts_from: Path | None = None
 ) -> int:
@@ -103,8 +139,9 @@ def write_events(
     log = event_log.EventLog(cell / event_log.NAME)
     log.append(cell_events.CollectedEvent(tests=1))
     programs = list(_emulated_programs(cell))
+    blamed = _blamed(programs) if end.code else []
     for one in programs:
-        log.append(one.event(command.title))
+        log.append(one.event(command.title, blamed=one in blamed))
     began_ms = _modified_ms(counts_from) if counts_from is not None else 0
     of_tests = [one for one in programs if not one.began_before(began_ms or 0)]
     outcome, message, doubt = _outcome(

@@ -11,6 +11,7 @@
  *                       which its environment differs from PLACE/environment: NAME=VALUE, or NAME if it was removed
  * HOME/guest-N/input    the rest of its standard input, if that is a short file; if it is a pipe, an empty file, to which
  *                       the tracer adds what the program reads
+ * HOME/guest-N/input-lost  it is a file too long for that
  * HOME/guest-N/configure  the log of the configure script of which it is a probe: the script has its config.log open
  */
 #define _GNU_SOURCE
@@ -71,7 +72,7 @@ static void note_environment(FILE *note, const char *place)
 /* Returns whether standard input is a pipe. */
 static int keep_input(const char *folder)
 {
-    struct stat status;
+    struct stat status = {0};
     char *path = below(folder, "input");
     if (fstat(STDIN_FILENO, &status) == 0 && S_ISFIFO(status.st_mode)) {
         int empty = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -80,7 +81,13 @@ static int keep_input(const char *folder)
         return 1;
     }
     off_t at = lseek(STDIN_FILENO, 0, SEEK_CUR);
-    if (at < 0 || fstat(STDIN_FILENO, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size - at > MOST_INPUT)
+    int is_file = at >= 0 && S_ISREG(status.st_mode);
+    if (is_file && status.st_size - at > MOST_INPUT) {
+        int lost = open(below(folder, "input-lost"), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (lost < 0 || close(lost) < 0)
+            fail("cannot write below", folder);
+    }
+    if (!is_file || status.st_size - at > MOST_INPUT)
         return 0;
     size_t length = status.st_size > at ? (size_t)(status.st_size - at) : 0;
     char *content = obtain(malloc(length + 1));

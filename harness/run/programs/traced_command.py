@@ -24,12 +24,12 @@ from harness.run.programs.program_file import described_header, header_of
 from harness.run.servers.endings import describe_exit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from harness.build.emulators.runner import Runner
     from harness.core.cache import Cache
     from harness.core.target_model import Toolchain
-    from harness.record.program_launch import CommandRecord
+    from harness.record.program_launch import CommandRecord, ProcessNote
 
 HERE = Path(__file__).parent
 _SYSTEM = (Path("/usr"), Path("/lib"), Path("/lib64"))
@@ -56,6 +56,8 @@ class CommandEnd(Record, frozen=True):
     code: int
     """The exit status; negative for a signal."""
     seconds: float
+    expired: bool = False
+    """Whether it was ended because it reached its limit."""
 
     @property
     def text(self) -> str:
@@ -130,8 +132,8 @@ def run_traced(
 
     `file`: what is executed, if it is not what the first word names. `prints_document`: standard output is for a
     document, and what the command prints goes to standard error. `requests`: a file in place of standard input. `log`:
-    a file in place of both outputs. Raises InfrastructureError if nothing can be traced, if the command removed its
-    evidence, or if it has not ended after `seconds`.
+    a file in place of both outputs. `seconds`: when it is ended with all that it started; None: never. Raises
+    InfrastructureError if nothing can be traced, or if the command removed its evidence.
     """
     program_launch.write_command(cell, command)
     runner, words = tracing.runner, command.words
@@ -164,8 +166,13 @@ def run_traced(
             raise _untraced(words[0], place, code)
         how, number, count = status.read_text("ascii").split()
     _note_gone(cell, int(count))
-    end = CommandEnd(code=int(number) if how == "exited" else -int(number), seconds=time.monotonic() - began)
-    _keep_objects(cell)
+    took = time.monotonic() - began
+    end = CommandEnd(
+        code=int(number) if how == "exited" else -int(number),
+        seconds=took,
+        expired=seconds is not None and took >= seconds,
+    )
+    _keep_objects(cell, has_failed=bool(end.code))
     return end
 
 
@@ -191,17 +198,20 @@ def _note_gone(cell: Path, count: int) -> None:
             stream.writelines(f"{name}, whose evidence was removed while the command ran\n" for name in gone)
 
 
-def _keep_objects(cell: Path) -> None:
-    """Copy the programs and libraries that contain a fault, or the stores that another thread saw in another order,
-    because the next compilation overwrites them.
+def _keep_objects(cell: Path, *, has_failed: bool) -> None:
+    """Copy the programs and libraries that contain a fault, or the stores that another thread saw in another order, and
+    the programs that failed, because the next compilation overwrites them.
 
-    An overwritten one would give the fault another function's name.
+    An overwritten one would give the fault another function's name. `has_failed`: whether the command did. Otherwise
+    it expected the programs' statuses.
     """
     for guest in program_launch.guests(cell):
         launch = program_launch.read_launch(guest)
         if launch is None or launch.is_probe:
             continue
         own = _files_of_faults(guest)
+        if any(_is_failure(note, has_failed=has_failed) for note in program_launch.read_ends(guest)):
+            own += [path for path in _outside_of_system([launch.program]) if path not in own]
         objects = [path for path in own if _is_object(Path(path))]
         changed = [path for path in objects if Path(path).stat().st_mtime_ns > (launch.began_ms + 1) * 1_000_000]
         changed += [path for path in own if path == launch.program and not Path(path).exists()]
@@ -212,14 +222,24 @@ def _keep_objects(cell: Path) -> None:
             if path not in changed and not kept.exists():
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, kept)
+                # A replay may execute it.
+                kept.chmod(0o755)
 
 
 def _files_of_faults(guest: Path) -> list[str]:
     """The files that a guest had mapped when something was recorded, without the system's."""
     recorded = fault_log.read(guest / fault_log.NAME)
     maps = [one.maps for one in recorded.faults] + [one.maps for one in recorded.overtakes]
-    paths = {one.path for each in maps for one in each}
-    return [path for path in sorted(paths) if not any(Path(path).is_relative_to(home) for home in _SYSTEM)]
+    return _outside_of_system(sorted({one.path for each in maps for one in each}))
+
+
+def _outside_of_system(paths: Iterable[str]) -> list[str]:
+    return [path for path in paths if not any(Path(path).is_relative_to(home) for home in _SYSTEM)]
+
+
+def _is_failure(note: ProcessNote, *, has_failed: bool) -> bool:
+    """Whether a process ended badly."""
+    return note.number in fault_log.CRASHES if note.how == "killed" else has_failed and note.number != 0
 
 
 def _is_object(path: Path) -> bool:

@@ -18,10 +18,12 @@
  *
  * HOME/guest-N/       a ledger for the emulator's fault log
  * HOME/guest-N/refused  the kernel refused the execution, as it would have refused the program: the error's number
- * HOME/guest-N/ends   a line for each end of a process that was guest N: `PID exited STATUS N`, `PID killed SIGNAL N`,
- *                     where N counts the ends of all guests, and `PID replaced` if it executed something else
+ * HOME/guest-N/ends   a line for each end of a process that was guest N: `PID exited STATUS N MS`, `PID killed SIGNAL
+ *                     N MS`, where N counts the ends of all guests and MS is the time in ms since 1970, and
+ *                     `PID replaced` if it executed something else
  * HOME/guest-N/log    the last bytes that guest N wrote to its standard output and error, once a process of it failed
- * HOME/guest-N/input  what it has read of its standard input, if that is a pipe; removed once it is too long
+ * HOME/guest-N/input  what it has read of its standard input, if that is a pipe; replaced by input-lost once it is too
+ *                     long
  * HOME/strangers      a line for each program of another machine: `MACHINE PATH`
  * HOME/trouble        a line for everything that could not be traced
  * HOME/guest-N/left   a line for each process of guest N that still ran when the tracer ended it: `PID`
@@ -52,6 +54,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MOST_HEADERS 8
@@ -123,7 +126,7 @@ static void note(const char *folder, const char *name, const char *format, ...)
 static void note_of_guest(long guest, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static void note_of_guest(long guest, const char *name, const char *format, ...)
 {
-    char folder[PATH_MAX], line[64];
+    char folder[PATH_MAX], line[128];
     va_list values;
     va_start(values, format);
     vsnprintf(line, sizeof line, format, values);
@@ -562,6 +565,17 @@ static void end_output(long guest, int has_failed)
     free(one);
 }
 
+/* Note that the standard input of a guest is not known. */
+static void lose_input(long guest, const char *path)
+{
+    char lost[PATH_MAX];
+    unlink(path);
+    snprintf(lost, sizeof lost, "%s/guest-%ld/input-lost", home, guest);
+    int file = open(lost, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (file >= 0)
+        close(file);
+}
+
 /* A program has read its standard input. */
 static void keep_read(const Thread *thread, size_t length)
 {
@@ -577,13 +591,13 @@ static void keep_read(const Thread *thread, size_t length)
     if (stat(path, &status) < 0)
         return;
     if ((size_t)status.st_size + length > MOST_INPUT) {
-        unlink(path);
+        lose_input(thread->guest, path);
         return;
     }
     size_t some = copy_memory(thread->tid, thread->reads_into, bytes, length);
     FILE *file = fopen(path, "ae");
     if (some != length || !file || fwrite(bytes, 1, length, file) != length || fclose(file) != 0)
-        unlink(path);
+        lose_input(thread->guest, path);
 }
 
 /* The filter has stopped a call. Returns whether the thread must stop again at its end. */
@@ -699,11 +713,11 @@ static void at_end(Thread *thread, int status)
     /* It was killed during the execution. */
     give_up(thread, EAGAIN);
     if (thread->guest && thread->tid == thread->pid) {
-        long end = ++last_end;
-        if (WIFEXITED(status))
-            note_of_guest(thread->guest, "ends", "%d exited %d %ld\n", thread->pid, WEXITSTATUS(status), end);
-        else
-            note_of_guest(thread->guest, "ends", "%d killed %d %ld\n", thread->pid, WTERMSIG(status), end);
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        note_of_guest(thread->guest, "ends", "%d %s %d %ld %lld\n", thread->pid, WIFEXITED(status) ? "exited" : "killed",
+                      WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), ++last_end,
+                      now.tv_sec * 1000LL + now.tv_nsec / 1000000);
         end_output(thread->guest, status != 0);
     }
     forget(thread);

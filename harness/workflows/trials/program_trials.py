@@ -105,6 +105,8 @@ class _ProgramAgain:
                 seconds=LONGEST_SECONDS,
             )
             write_events(folder, self._command, runner.target.name, end)
+            if end.expired:
+                problem = f"{words.title} was ended: it ran longer than {LONGEST_SECONDS} s"
         except InfrastructureError as error:
             problem = f"{error.what}: {error.because}"
         return problem, evidence_seal.seal(folder)

@@ -223,8 +223,8 @@ SCRIPTS: dict[str, tuple[Verdict, list[str], str]] = {
     'LD_LIBRARY_PATH="$PWD" ./odd odd; true': (Verdict.FAIL, [EXECUTED], ""),
     "make -j2 check": (Verdict.FAIL, [EXECUTED], ""),
     # With a time limit, the command's failure is the finding.
-    "timeout 0.5 ./odd wait": (Verdict.FAIL, ["wrong-result-sh_c_timeout_0.5_._odd_wait"], ""),
-    "timeout -s KILL 0.5 ./odd wait": (Verdict.FAIL, ["wrong-result-sh_c_timeout_s_KILL_0.5_._odd_wait"], ""),
+    "timeout 0.5 ./odd wait": (Verdict.FAIL, ["exit-odd_wait-SIGTERM"], ""),
+    "timeout -s KILL 0.5 ./odd wait": (Verdict.FAIL, ["exit-odd_wait-SIGKILL"], ""),
     # The command can also name the loader.
     "$LOADER ./odd odd; true": (Verdict.FAIL, [EXECUTED], ""),
     # A log that lost its end, its fault, or everything: for a program that the access killed, and one that handled it.

@@ -26,6 +26,7 @@ from harness.core.model import ArchivePlace
 from harness.core.processes import process
 from harness.isa import rules
 from harness.judge.findings import judge
+from harness.judge.reproducer import read_reproducer
 from harness.judge.verdict import CellVerdict, cell_verdicts
 from harness.record import evidence_seal, fault_log, program_launch, run_folder, stored_run
 from harness.record.program_launch import CommandRecord
@@ -35,6 +36,8 @@ from harness.run.programs.program_file import check_command
 from harness.run.programs.traced_command import CommandEnd, Tracing, check_machine, prepare_tracing, run_traced
 from harness.workflows.programs.cross_environment import failing_shell
 from harness.workflows.programs.execution import environment_for, tracing_of
+from harness.workflows.replay.replay import replay
+from harness.workflows.replay.reruns import program
 from harness.workflows.target_setup import TargetSetup, set_up_target
 from harness.workflows.workbench import Workbench
 from tests.end_to_end.support import machines
@@ -42,6 +45,8 @@ from tests.end_to_end.support.plumb_runs import PLUMB, processes_of, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from harness.judge.reproducer import Reproducer
 
 pytestmark = pytest.mark.end_to_end
 
@@ -632,7 +637,31 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "./odd fork": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
     "./odd thread; true": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
     "./odd odd": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
-    "./odd status 3 && true": (Verdict.FAIL, ["wrong-result-sh_c_._odd_status_3_true"], ""),
+    "./odd status 3 && true": (Verdict.FAIL, ["exit-odd_status_3-3"], ""),
+    # Each program that failed is a finding, in the order in which they ended, and no program hides another.
+    "./odd odd; ./odd status 3": (Verdict.FAIL, ["alignment-odd_load-load", "exit-odd_status_3-3"], ""),
+    "./odd status 3; ./odd status 4; ./odd odd; ./odd abort; ./odd; false": (
+        Verdict.FAIL,
+        ["exit-odd_status_3-3", "exit-odd_status_4-4", "alignment-odd_load-load", "crash-odd-SIGABRT"],
+        "",
+    ),
+    "{ sleep 1; exec ./odd status 1; } & ./odd status 2; wait; false": (
+        Verdict.FAIL,
+        ["exit-odd_status_2-2", "exit-odd_status_1-1"],
+        "",
+    ),
+    # A command that succeeds expected the statuses of its programs.
+    "./odd status 3; true": (Verdict.PASS, [], ""),
+    # A skipped test and a program that was ended are no reasons beside one that failed.
+    "./odd status 77; ./odd wait & sleep 0.3; kill $!; ./odd status 3": (Verdict.FAIL, ["exit-odd_status_3-3"], ""),
+    "./odd assert; true": (Verdict.FAIL, ["assertion-check_sum"], ""),
+    "./odd say 1 'odd.c:31: wrong sum'": (Verdict.FAIL, ["exit-odd_say_1_odd.c_31_wrong_sum-1"], ""),
+    # Two reasons to abort are two findings, and the same one twice is one.
+    "./odd say 134 'no memory at 0x10'; ./odd abort a; ./odd abort; false": (
+        Verdict.FAIL,
+        ["exit-odd_say_134_no_memory_at_0x10-134", "crash-odd-SIGABRT"],
+        "",
+    ),
     "./odd wait & sleep 0.3; kill $!": (Verdict.PASS, [], ""),
     "./odd; exit 3": (Verdict.UNKNOWN, [], "the reason lies outside of them"),
     # A build system's probe of a misaligned load is not a finding, and does not count as a program.
@@ -651,7 +680,7 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
         "each program of armv5 that ran below it ended with status 77",
     ),
     "./odd status 77; ./odd": (Verdict.PASS, [], ""),
-    "./odd status 77": (Verdict.FAIL, ["wrong-result-sh_c_._odd_status_77"], ""),
+    "./odd status 77": (Verdict.FAIL, ["exit-odd_status_77-77"], ""),
     # A child that the kernel must not trace, at its parent's request.
     "./odd; ./untraced clone ./odd odd": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
     "./odd; ./untraced clone3 ./odd odd": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
@@ -676,7 +705,7 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     },
     # Arguments are bytes.
     "./odd odd \"$(printf '\\377')\"; ./odd \"$(printf '\\376')\"": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
-    "./odd status 3 \"$(printf '\\377')\"": (Verdict.FAIL, ["wrong-result-sh_c_._odd_status_3_printf_377"], ""),
+    "./odd status 3 \"$(printf '\\377')\"": (Verdict.FAIL, ["exit-odd_status_3_xff-3"], ""),
     "true": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
     "./other 2>&1; ./odd": (Verdict.UNKNOWN, [], "programs for other machines ran unobserved"),
     # The shell reads a script without an interpreter. A script with another machine's interpreter needs that machine's
@@ -983,3 +1012,53 @@ def test_the_tests_of_zlib_pass(tmp_path: Path, target: str) -> None:
     code, found = executed(tmp_path / "zlib", target, ["sh", "-c", "./configure && make test"])
     assert (code, found["findings"]) == (ExitCode.PASS, []), found["cells"]
     assert any(remark.startswith("9 executions below the command") for remark in found["remarks"]), found["remarks"]
+
+
+def test_a_failing_program_is_shown_with_its_output_and_replayed_alone(tmp_path: Path) -> None:
+    shutil.copy2(odd_program("armv5"), tmp_path / "odd")
+    script = "date >>times; ./odd odd; printf '\\033[1mone\\ntwo' >in; A=b ./odd say 3 'Expected 1, got 2'"
+    code, found = executed(tmp_path, "armv5", ["sh", "-c", script])
+    assert code == ExitCode.FINDINGS
+    assert [one["id"] for one in found["findings"]] == ["alignment-odd_load-load", "exit-odd_say_3_Expected_1_got_2-3"]
+    failed = found["findings"][1]
+    assert failed["title"] == "odd exited with status 3: Expected 1, got 2"
+    assert failed["witnesses"][0]["output"] == "Expected 1, got 2"
+    assert len(found["causes"]) == 2
+    (cell,) = [one for one in found["cells"] if one["suite"] == "program"]
+    assert (cell["passed"], cell["failed"]) == (0, 2)
+    (tmp_path / "odd").rename(tmp_path / "gone")
+    again = plumb(tmp_path, "replay", failed["replay"].rpartition(" ")[2])
+    assert again.returncode == ExitCode.FINDINGS, again.stdout + again.stderr
+    (tmp_path / "gone").rename(tmp_path / "odd")
+    assert (tmp_path / "times").read_text("utf-8").count("\n") == 1
+    # Known findings excuse the programs themselves, in whatever command.
+    for one in found["findings"]:
+        added = plumb(tmp_path, "known", "add", found["run"], one["id"], "--reason", "issue 1")
+        assert added.returncode == ExitCode.PASS, added.stderr
+    code, other = executed(
+        tmp_path, "armv5", ["sh", "-c", f"{tmp_path}/odd odd; {tmp_path}/odd say 3 'Expected 1, got 2'"]
+    )
+    assert (code, other["cells"][1]["verdict"]) == (ExitCode.PASS, "XFAIL"), other["cells"]
+    code, other = executed(tmp_path, "armv5", ["sh", "-c", "./odd odd; ./odd say 3 'Expected 2, got 1'"])
+    assert (code, other["verdict"]) == (ExitCode.FINDINGS, "FAIL")
+
+
+def test_a_replayed_program_receives_its_pipe_again_and_ends_within_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy2(odd_program("armv5"), tmp_path / "odd")
+
+    def reproducer_of(script: str) -> Reproducer:
+        _, found = executed(tmp_path, "armv5", ["sh", "-c", script])
+        (finding,) = found["findings"]
+        return read_reproducer(finding["replay"].rpartition(" ")[2])
+
+    reading, waiting = reproducer_of("echo odd | ./odd read; true"), reproducer_of("timeout 0.5 ./odd wait")
+    monkeypatch.chdir(tmp_path)
+    bench = Workbench.default()
+    assert replay(bench, reading, server="").outcome == "reproduced"
+    monkeypatch.setattr(program, "LEAST_LIMIT_SECONDS", 2.0)
+    monkeypatch.setattr(program, "LIMIT_FACTOR", 1)
+    result = replay(bench, waiting, server="")
+    assert (result.outcome, "it still ran after 2 s, and was ended" in result.reason) == ("unknown", True), result
+    assert processes_of(tmp_path) == []

@@ -6,7 +6,10 @@ import base64
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.analysis import symbols
+from harness.analysis.failure_message import asserted_place
 from harness.core.errors import UsageError
 from harness.record import fault_log, program_launch
 from harness.record.program_launch import CommandRecord
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from harness.workflows.target_setup import TargetSetup
 
 
+LEAST_LIMIT_SECONDS, LIMIT_FACTOR = 60.0, 3
+"""A program may run this long, or this many times longer than it did, and that times the timeout multiplier."""
 NOT_LOADED = 127
 """The exit status of glibc's and musl's dynamic loaders if they cannot load a program's libraries."""
 
@@ -33,11 +38,12 @@ def run_program(
 ) -> tuple[ReplayedRun, symbols.Symbols]:
     """The program's behaviour in the Nth run of a replay, from 0, and the names of its code.
 
-    `place` receives the evidence. The program has the caller's environment with the recorded differences. Raises
-    UsageError if the program no longer exists.
+    `place` receives the evidence. The program has the caller's environment with the recorded differences, and ends
+    within a limit. If it is gone, the run's copy of it runs. Raises UsageError if there is none, or if its folder is
+    gone.
     """
     assert reproducer.launch is not None
-    launch = reproducer.launch.as_executed()
+    launch = _present(reproducer.launch.as_executed())
     if not Path(launch.folder).is_dir() or ("/" in launch.file and not (Path(launch.folder) / launch.file).is_file()):
         raise UsageError(
             "the finding's program no longer exists",
@@ -61,7 +67,11 @@ def run_program(
             environment.pop(name, None)
         else:
             environment[name] = value
+    if launch.program and launch.requests is None:
+        # It must not wait for the terminal.
+        requests.write_bytes(b"")
     log = place / "output"
+    limit = max(LEAST_LIMIT_SECONDS, LIMIT_FACTOR * launch.seconds) * reproducer.timeout_multiplier
     end = run_traced(
         tracing_of(setup, replaying(runner_of(setup, reproducer), reproducer, Path(launch.program), number), sysroot),
         place,
@@ -70,9 +80,22 @@ def run_program(
         file=launch.file,
         requests=requests if requests.is_file() else None,
         log=log,
+        seconds=limit if launch.program else None,
     )
     table = symbols.Symbols(setup.toolchain.triple, "", symbols.OwnProgram(path=launch.program, folder=launch.folder))
     return observed(place, reproducer, launch, end), table
+
+
+def _present(launch: ReplayedProgram) -> ReplayedProgram:
+    """The program, or the run's copy of it if it is gone. A copy cannot replace a script's interpreter."""
+    if (
+        launch.file != launch.program
+        or not launch.copy
+        or Path(launch.file).is_file()
+        or not Path(launch.copy).is_file()
+    ):
+        return launch
+    return msgspec.structs.replace(launch, file=launch.copy, program=launch.copy)
 
 
 def runner_of(setup: TargetSetup, reproducer: Reproducer) -> Runner:
@@ -95,9 +118,11 @@ def observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end: 
         deaths += [
             describe_exit(-one.signal).detail for one in recorded.ends.values() if one.signal in fault_log.CRASHES
         ]
-    if end.code < 0:
+    if end.code < 0 and not end.expired:
         # Whatever killed it, it did not run to its end.
         deaths.append(describe_exit(end.code).detail)
+    if end.code > 0 and reproducer.kind == "exit":
+        deaths.append(f"exited with status {end.code}")
     nothing = "" if guests else f"no program of {reproducer.target} ran"
     detail = reproducer.detail if reproducer.detail in deaths else next(iter(deaths), "")
     of_command = not launch.program
@@ -108,6 +133,12 @@ def observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end: 
         elsewhere = f"{end.text}, and no program of {reproducer.target} is known to have failed"
     elif of_command and not end.code and guests and not any(map(_tests_something, guests)):
         elsewhere = f"each program of {reproducer.target} that ran was a probe or a skipped test"
+    elif end.expired:
+        elsewhere = (
+            f"it still ran after {end.seconds:.0f} s, and was ended: it may wait for another program or for input"
+        )
+    elif launch.input_lost:
+        elsewhere = "its standard input was too long to be recorded, and was empty this time"
     elif not of_command and end.code == NOT_LOADED:
         elsewhere = f"{end.text}, as a program does whose libraries are not found"
     return ReplayedRun(
@@ -120,7 +151,7 @@ def observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end: 
         ),
         faults=faults,
         reports=[],
-        assertion=None,
+        assertion=asserted_place("\n".join(map(program_launch.read_output, guests))),
     )
 
 

@@ -1,0 +1,190 @@
+"""Sightings of programs of a traced command that ended badly: the program is their unit, whatever else the command ran.
+
+Each has the program's own command line, the end of its output, and its place among the ends.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.analysis.assertion_log import UNKNOWN
+from harness.analysis.failure_message import asserted_place, checked_place, last_line
+from harness.core.digests import key_of
+from harness.core.finding import UNKNOWN_FILE
+from harness.judge.sightings.places import symbols_of
+from harness.judge.sightings.sighting import Sighting, assertion_title, fields_of
+from harness.record import fault_log, program_launch
+
+if TYPE_CHECKING:
+    from harness.core.finding import Frame
+    from harness.record.cell_events import GuestEvent, TestEvent
+    from harness.record.run_record import CellRecord, RunRecord
+
+LONGEST_MESSAGE = 200
+"""Characters of a program's last line in a title."""
+LONGEST_NAME = 60
+"""Characters of a command line in an id."""
+
+
+def from_crash(run: RunRecord, record: CellRecord, guest: Path, number: int, test: TestEvent | None) -> Sighting:
+    """The sighting of a program that died of a signal without a fault record, for example by abort()."""
+    name = fault_log.signal_name(number)
+    program, said = _name(guest), program_launch.read_output(guest)
+    place = _place(run, record, guest, said)
+    sighting = _ended(
+        record,
+        guest,
+        test,
+        kind="crash",
+        identity=f"crash-{as_name(program)}-{name}",
+        title=_with_message(f"{program} was killed by {name}", said),
+        detail=f"killed by {name}",
+        place=place,
+    )
+    if place is None or number != signal.SIGABRT or place.function == UNKNOWN:
+        return sighting
+    return msgspec.structs.replace(
+        sighting,
+        kind="assertion",
+        identity=f"assertion-{as_name(place.function)}",
+        title=_with_message(assertion_title(place.function), said),
+    )
+
+
+def from_failure(
+    run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent, test: TestEvent | None
+) -> Sighting:
+    """The sighting of a program whose status, or a signal that another process sent, is why its command failed."""
+    program, said = _name(guest), program_launch.read_output(guest)
+    status = event.detail.rpartition(" ")[2]
+    return _ended(
+        record,
+        guest,
+        test,
+        kind="exit",
+        identity=f"exit-{_command_in_id(guest, program)}-{status}",
+        title=_with_message(f"{program} {'was ' * event.detail.startswith('killed')}{event.detail}", said),
+        detail=event.detail,
+        place=_place(run, record, guest, said),
+    )
+
+
+def _ended(
+    record: CellRecord,
+    guest: Path,
+    test: TestEvent | None,
+    *,
+    kind: str,
+    identity: str,
+    title: str,
+    detail: str,
+    place: Frame | None,
+) -> Sighting:
+    return Sighting(
+        kind=kind,
+        title=title,
+        frames=[] if place is None else [place],
+        instruction="",
+        access="",
+        direction="",
+        target=record.target,
+        suite=record.suite,
+        command=_command(guest),
+        evidence=str(guest / ("log" if (guest / "log").is_file() else fault_log.NAME)),
+        detector="process",
+        identity=identity,
+        detail=detail,
+        launched=guest,
+        **fields_of(test, None),
+    )
+
+
+def _name(guest: Path) -> str:
+    launch = program_launch.read_launch(guest)
+    return launch.name if launch is not None else guest.name
+
+
+def _command(guest: Path) -> str:
+    launch = program_launch.read_launch(guest)
+    return launch.text if launch is not None else ""
+
+
+def _with_message(text: str, said: str) -> str:
+    message = last_line(said)
+    cut = f"{message[:LONGEST_MESSAGE]}…" if len(message) > LONGEST_MESSAGE else message
+    return f"{text}: {cut}" if cut else text
+
+
+def _place(run: RunRecord, record: CellRecord, guest: Path, said: str) -> Frame | None:
+    """The place that a program's output names, with its function if the debug information knows it."""
+    named, checked = asserted_place(said), checked_place(said)
+    table = symbols_of(run, record, guest)
+    if named is not None:
+        return table.placed(named)
+    placed = table.placed(checked) if checked is not None else None
+    return placed if placed is not None and placed.function != UNKNOWN else None
+
+
+def _command_in_id(guest: Path, program: str) -> str:
+    """A program and its arguments, without the folders in them, which differ between runs."""
+    launch = program_launch.read_launch(guest)
+    words = [program_launch.shown(word) for word in launch.words[1:]] if launch is not None else []
+    script = [Path(launch.file).name] if launch is not None and launch.file != launch.program else []
+    text = as_name(" ".join([program, *script, *(re.sub(r"[^\s=:,]*/", "", word) for word in words)])).strip("_")
+    return text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}-{key_of([text])[:8]}"
+
+
+def as_name(text: str) -> str:
+    """The text with characters that an identity may contain. An identity becomes a file name."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", text)
+
+
+def of_program(one: Sighting) -> Sighting:
+    """The sighting of a guest of a traced command, with its program as the unit: its command line is the test."""
+    guest = one.launched
+    launch = program_launch.read_launch(guest) if guest is not None else None
+    if guest is None or launch is None or one.suite != program_launch.SUITE:
+        return one
+    ends = [note.order for note in program_launch.read_ends(guest) if note.pid == launch.pid]
+    return msgspec.structs.replace(
+        one, test=launch.title, output=program_launch.read_output(guest), ended=max(ends, default=0)
+    )
+
+
+def told_apart(sightings: list[Sighting]) -> list[Sighting]:
+    """The sightings of programs, with a number behind an identity that several causes share.
+
+    A function of one name may be in several programs, and a program may die in it in several ways. A process dies at
+    the first of them, so that each is the cause of an execution's end. The lines of a misaligned access, in contrast,
+    are one cause, as with servers.
+    """
+    causes: dict[str, set[tuple[str, int, str]]] = {}
+    for one in sightings:
+        if _is_of_program(one):
+            causes.setdefault(one.identity, set()).add(_cause(one))
+    numbers = {identity: sorted(found) for identity, found in causes.items()}
+    return [
+        _numbered(one, numbers[one.identity].index(_cause(one)) + 1) if _is_of_program(one) else one
+        for one in sightings
+    ]
+
+
+def _is_of_program(one: Sighting) -> bool:
+    return one.suite == program_launch.SUITE and one.launched is not None
+
+
+def _numbered(one: Sighting, number: int) -> Sighting:
+    return msgspec.structs.replace(one, identity=f"{one.identity}-{number}") if number > 1 else one
+
+
+def _cause(one: Sighting) -> tuple[str, int, str]:
+    """What tells the causes of one identity apart: the place, or the last words without numbers."""
+    place = one.frames[0] if one.frames else None
+    if place is not None and place.file != UNKNOWN_FILE:
+        return place.file, place.line if one.kind != "alignment" else 0, ""
+    return "", 0, re.sub(r"(0x)?[0-9a-f]*\d[0-9a-f]*", "N", last_line(one.output))

@@ -1,0 +1,92 @@
+"""Programs below a command are judged one by one: each has its output and order, and no cause hides another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core.finding import Frame
+from harness.judge.program_runs.program_ends import told_apart
+from harness.judge.program_runs.program_evidence import counts
+from harness.judge.sightings.sighting import Sighting, fields_of
+from harness.record import cell_events, program_launch
+from harness.record.cell_events import End, GuestEvent, Outcome
+from harness.record.program_launch import CommandRecord
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def sighting(
+    identity: str, guest: Path, *, kind: str = "crash", place: tuple[str, int] = ("", 0), said: str = ""
+) -> Sighting:
+    file, line = place
+    return Sighting(
+        kind=kind,
+        title=identity,
+        frames=[Frame(function="main", file=file, line=line, origin="program", pc=0)] if file else [],
+        instruction="",
+        access="",
+        direction="",
+        target="armv5",
+        suite=program_launch.SUITE,
+        command="",
+        evidence="",
+        detector="process",
+        identity=identity,
+        launched=guest,
+        output=said,
+        **fields_of(None, None),
+    )
+
+
+def identities(*sightings: Sighting) -> list[str]:
+    return [one.identity for one in told_apart(list(sightings))]
+
+
+def test_crashes_at_two_lines_of_a_function_are_two_findings_whatever_their_order(tmp_path: Path) -> None:
+    early = sighting("sigsegv-main", tmp_path, kind="sigsegv", place=("a.c", 5))
+    late = sighting("sigsegv-main", tmp_path, kind="sigsegv", place=("a.c", 9))
+    assert identities(early, late, early) == ["sigsegv-main", "sigsegv-main-2", "sigsegv-main"]
+    assert identities(late, early) == ["sigsegv-main-2", "sigsegv-main"]
+
+
+def test_functions_of_one_name_in_two_programs_are_two_findings(tmp_path: Path) -> None:
+    one = sighting("alignment-main-store", tmp_path, kind="alignment", place=("u.c", 5))
+    other = sighting("alignment-main-store", tmp_path, kind="alignment", place=("w.c", 5))
+    assert identities(one, other) == ["alignment-main-store", "alignment-main-store-2"]
+
+
+def test_misaligned_accesses_of_one_function_are_one_finding(tmp_path: Path) -> None:
+    lines = [sighting("alignment-f-load", tmp_path, kind="alignment", place=("u.c", line)) for line in (5, 9)]
+    assert identities(*lines) == ["alignment-f-load"] * 2
+
+
+def test_aborts_are_told_apart_by_their_last_words_without_numbers(tmp_path: Path) -> None:
+    said = ["no memory at 0x7f10\n", "no memory at 0x8a20\n", "free(): invalid pointer\n"]
+    found = identities(*(sighting("crash-w-SIGABRT", tmp_path, said=text) for text in said))
+    assert found == ["crash-w-SIGABRT-2", "crash-w-SIGABRT-2", "crash-w-SIGABRT"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ends", "expected"),
+    [
+        ("passed", ["stopped", "stopped"], (2, 0, 0)),
+        ("failed", ["stopped", "exit"], (1, 1, 0)),
+        ("passed", ["signal"], (0, 1, 0)),
+        # The reason lies outside of the programs.
+        ("failed", ["stopped"], (0, 1, 0)),
+        ("skipped", [], (0, 0, 1)),
+        ("skipped", ["stopped"], (0, 0, 1)),
+    ],
+)
+def test_a_cell_counts_executions(
+    tmp_path: Path, outcome: Outcome, ends: list[End], expected: tuple[int, int, int]
+) -> None:
+    assert counts(tmp_path, []) is None
+    program_launch.write_command(tmp_path, CommandRecord(words=["make"], folder="/tree"))
+    guests = [GuestEvent(name=f"guest-{number}", end=end) for number, end in enumerate(ends, 1)]
+    found = counts(tmp_path, [*guests, cell_events.TestEvent(name="make", outcome=outcome, seconds=0.1)])
+    assert found == expected
+    assert found.ran is (outcome != "skipped")
