@@ -1061,4 +1061,4 @@ def test_a_replayed_program_receives_its_pipe_again_and_ends_within_a_limit(
     monkeypatch.setattr(program, "LIMIT_FACTOR", 1)
     result = replay(bench, waiting, server="")
     assert (result.outcome, "it still ran after 2 s, and was ended" in result.reason) == ("unknown", True), result
-    assert processes_of(tmp_path) == []
+    assert processes_of(tmp_path, named="qemu-") == []
