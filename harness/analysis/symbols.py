@@ -18,6 +18,7 @@ from elftools.elf.elffile import ELFFile
 from harness.analysis import unwind
 from harness.analysis.debug_file import debug_file
 from harness.analysis.function_symbols import function_symbols
+from harness.analysis.program_traits.function_name import short_name
 from harness.core.finding import UNKNOWN_FILE, Frame
 from harness.core.model import COMPILED_IN, Record
 from harness.core.processes import process
@@ -38,6 +39,9 @@ class OwnProgram(Record, frozen=True):
     def placed(self, file: str) -> tuple[str, str]:
         """A source path, relative to the folder if it is in the folder, and the origin of the code."""
         whole = _collapse(file)
+        if "/include/c++/" in whole:
+            # The C++ library's templates are compiled into the program, and have as many callers as a function of it.
+            return whole, "libc"
         shown = whole.removeprefix(f"{self.folder.rstrip('/')}/") if file != "??" else Path(self.path).name
         return shown, PROGRAM
 
@@ -218,7 +222,7 @@ def _addr2line(triple: str, path: str, address: int) -> list[tuple[str, str, int
     found = []
     for function, place in zip(lines[::2], lines[1::2], strict=False):
         file, _, line = place.split(" (discriminator")[0].rpartition(":")
-        found.append((function, file, int(line) if line.isdigit() else 0))
+        found.append((short_name(function), file, int(line) if line.isdigit() else 0))
     return found or unknown
 
 

@@ -205,10 +205,7 @@ one_target = click.option(
 )
 
 
-@click.command(name="exec", context_settings={"ignore_unknown_options": True})
-@click.argument("words", metavar="PROGRAM [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
-@one_target
-@click.option(
+sysroot_option = click.option(
     "--sysroot",
     type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
     default=None,
@@ -216,6 +213,12 @@ one_target = click.option(
     help="The target's root folder, which contains its dynamic loader and libraries, such as Buildroot's "
     "output/target.  [default: the cross compiler's]",
 )
+
+
+@click.command(name="exec", context_settings={"ignore_unknown_options": True})
+@click.argument("words", metavar="PROGRAM [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
+@one_target
+@sysroot_option
 @program_options
 def exec_(run: ProgramOptions, words: tuple[str, ...], *, target: str, sysroot: Path | None) -> ExitCode:
     """Run any command with a target's programs emulated.
@@ -271,6 +274,14 @@ def _carried_out(
     help="The folder for the package's tree, new or empty.  [default: PACKAGE-VERSION-TARGET]",
 )
 @click.option(
+    "--configure",
+    "options_",
+    multiple=True,
+    metavar="OPTION",
+    help="Also pass this to its configure script, meson setup or cmake: --configure --without-curses. May be repeated.",
+)
+@sysroot_option
+@click.option(
     "--build-system",
     "system",
     type=click.Choice(build_system.NAMES),
@@ -278,15 +289,26 @@ def _carried_out(
     help="How to build the tree.  [default: the first that it has]",
 )
 @program_options
-def deb(run: ProgramOptions, package: str, *, target: str, into: Path | None, system: str | None) -> ExitCode:
+def deb(
+    run: ProgramOptions,
+    package: str,
+    *,
+    target: str,
+    into: Path | None,
+    options_: tuple[str, ...],
+    sysroot: Path | None,
+    system: str | None,
+) -> ExitCode:
     """Build a Debian source package for a target and run its tests.
 
     PACKAGE is [SUITE/]NAME[=VERSION], such as zlib or bookworm/zlib. Its own build system configures, builds and tests
     it under `plumb exec`, which emulates every target program.
     """
     bench = Workbench.default(offline=run.offline, timeout_multiplier=run.timeout_multiplier)
-    prepared = debian_package.prepare(bench, package, target, into=into, here=Path.cwd(), system=system or "")
-    asked = _execution(run, target, prepared.words, prepared.tree)
+    prepared = debian_package.prepare(
+        bench, package, target, into=into, here=Path.cwd(), system=system or "", options=options_
+    )
+    asked = _execution(run, target, prepared.words, prepared.tree, sysroot)
     return _carried_out(run, asked, lambda: debian_package.execute(bench, prepared, asked))
 
 

@@ -167,6 +167,8 @@ class Witness(Record, frozen=True):
     """The end of what the program wrote to its standard output and error, if it failed below `plumb exec`: up to 20
     lines.
     """
+    unlike: str = ""
+    """For a program that failed below `plumb exec`: how its types differ from those of x86-64."""
     difference: Difference | None = None
     """The bytes that differ, if any do."""
     overtakes: list[str] = msgspec.field(default_factory=list)

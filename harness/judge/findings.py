@@ -286,6 +286,7 @@ def _witness(site: list[Sighting]) -> Witness:
         fate=first.fate,
         kernel=first.kernel,
         output=next((one.output for one in site if one.output), ""),
+        unlike=first.unlike,
         difference=first.difference,
         cells=list(dict.fromkeys(one.cell for one in site)),
         overtakes=list(dict.fromkeys(text for one in site for text in one.overtakes)),

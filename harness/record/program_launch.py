@@ -1,7 +1,9 @@
 """The programs of the target that a traced command executed: the records of harness.run.programs, and their reader.
 
 - CELL/command.json: the command, a CommandRecord
-- CELL/strangers: programs of other machines that it executed, a line each: the machine's number in ELF, and the path
+- CELL/strangers: programs of other machines that ran, a line each: the machine's number in ELF, and the path
+- CELL/refused: the same for those that could not run
+- CELL/natives: the names of the host's programs that ran, each once
 - CELL/trouble: executions that could not be traced, a line each
 - CELL/left: the number of processes that it left running, and that the tracer ended
 - CELL/objects/KEY/NAME: copies of the programs and libraries that a fault is in; KEY is made of their path
@@ -40,7 +42,10 @@ COMMAND, LAUNCH, ENDS, INPUT, REFUSED = "command.json", "launch", "ends", "input
 INPUT_LOST = "input-lost"
 CONFIGURE, OUTPUT = "configure", "log"
 STRANGERS, TROUBLE, LEFT, OBJECTS, CHANGED = "strangers", "trouble", "left", "objects", "changed"
-FILES = frozenset({COMMAND, LAUNCH, ENDS, INPUT, INPUT_LOST, CHANGED, CONFIGURE, STRANGERS, TROUBLE, LEFT})
+NATIVES = "natives"
+FILES = frozenset(
+    {COMMAND, LAUNCH, ENDS, INPUT, INPUT_LOST, CHANGED, CONFIGURE, STRANGERS, REFUSED, NATIVES, TROUBLE, LEFT}
+)
 LONGEST_TITLE = 60
 LONGEST_OUTPUT = 4096
 """Bytes of a program's output that are recorded: LAST_BYTES in harness/run/programs/tracer.c."""

@@ -31,7 +31,7 @@ from harness.judge.reproducer import stored_at
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.protocol.resp import Client
-from harness.record import event_log, stored_run
+from harness.record import event_log, program_launch, stored_run
 from harness.record.cell_events import TestEvent
 from harness.record.executed_blocks.executed_tests import read_executed
 from harness.record.executed_blocks.process_blocks import ProcessBlocks
@@ -143,7 +143,7 @@ def _passed(cell: Path, test: str) -> bool:
 def _refuse(finding: Finding, run: RunRecord) -> None:
     """Raise UsageError for a finding that has a place, and for one whose tests start no server of the run."""
     why = ""
-    if finding.kind != WRONG_RESULT:
+    if finding.kind != WRONG_RESULT and program_launch.SUITE not in run.suites:
         why = "it is not a wrong result: its evidence names the function"
     elif finding.unit:
         why = f"the function is known: the test calls {finding.unit} alone"
@@ -151,6 +151,8 @@ def _refuse(finding: Finding, run: RunRecord) -> None:
         why = "the release's own tests start their own servers"
     elif not run.server:
         why = "the run has no server"
+    elif program_launch.SUITE in run.suites:
+        why = "it is a program's, and only functions of servers are ranked: plumb show and plumb replay take it"
     if why:
         raise UsageError("no ranking of functions", where=finding.id, because=why)
 

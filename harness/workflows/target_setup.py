@@ -6,6 +6,7 @@ ready when that function returns. Every other part is made, or taken from the ca
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -288,5 +289,23 @@ def emulated_target(catalog: Catalog, name: str) -> Target:
     if target is None or not target.emulator.is_qemu_user:
         why = "" if target is None else "its programs do not run under a user-mode emulator"
         what = "no such target" if target is None else f"{name} is not a target of the user tier"
-        raise UsageError(what, where=f"--target {name}", because=why, remedy=f"one of {', '.join(possible)}")
+        remedy = f"one of {', '.join(possible)}"
+        if target is not None and target.emulator.runs_here:
+            remedy = _instead(catalog, target)
+        raise UsageError(what, where=f"--target {name}", because=why, remedy=remedy)
     return target
+
+
+def _instead(catalog: Catalog, target: Target) -> str:
+    """How to test a program for what a target of the host tests, without an emulator or with one."""
+    compiler = f"{triple}-gcc" if (triple := catalog.toolchain_of(target).triple) else "gcc"
+    itself = f"this machine runs such programs without Plumbline: compile with {compiler}"
+    flags = shlex.join(flag for flag in target.compiler_flags if not flag.startswith("-Wl,"))
+    groups = {group for group in target.groups if not group.endswith("-bit")}
+    alike = [
+        each.name
+        for each in catalog.targets.values()
+        if each.emulator.is_qemu_user and groups & set(each.groups) and each.width_bits == target.width_bits
+    ]
+    others = f"; or of the user tier: {', '.join(alike)}" if alike else ""
+    return f"{itself} {flags}".rstrip() + others

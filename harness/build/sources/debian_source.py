@@ -151,11 +151,17 @@ class SourcePackages:
             raise InfrastructureError(
                 f"the source of {package.title} cannot be fetched",
                 because=result.text.strip(),
-                remedy=f"name another suite, such as {DEFAULT_SUITE}/{package.name}; or try again later",
+                remedy=f"name another suite, such as {_another(package)}; or try again later",
             )
 
     def _apt(self, package: SourcePackage) -> Apt:
         return Apt(self.cache.path("apt", package.suite), package.suite)
+
+
+def _another(package: SourcePackage) -> str:
+    """The package in another suite than the one that has just been tried."""
+    suite = next(suite for suite in (DEFAULT_SUITE, "trixie") if suite != package.suite)
+    return f"{suite}/{package.name}"
 
 
 def _check_tools() -> None:

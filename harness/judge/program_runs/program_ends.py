@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.analysis.assertion_log import UNKNOWN
-from harness.analysis.failure_message import asserted_place, checked_place, last_line
+from harness.analysis.program_traits.failure_message import NAMELESS, asserted_place, checked_place, last_line
+from harness.analysis.program_traits.program_types import unlike_x86_64
 from harness.core.digests import key_of
 from harness.core.finding import UNKNOWN_FILE
 from harness.judge.sightings.places import symbols_of
@@ -37,6 +37,7 @@ def from_crash(run: RunRecord, record: CellRecord, guest: Path, number: int, tes
     program, said = _name(guest), program_launch.read_output(guest)
     place = _place(run, record, guest, said)
     sighting = _ended(
+        run,
         record,
         guest,
         test,
@@ -46,7 +47,7 @@ def from_crash(run: RunRecord, record: CellRecord, guest: Path, number: int, tes
         detail=f"killed by {name}",
         place=place,
     )
-    if place is None or number != signal.SIGABRT or place.function == UNKNOWN:
+    if place is None or number != signal.SIGABRT or place.function == NAMELESS:
         return sighting
     return msgspec.structs.replace(
         sighting,
@@ -63,6 +64,7 @@ def from_failure(
     program, said = _name(guest), program_launch.read_output(guest)
     status = event.detail.rpartition(" ")[2]
     return _ended(
+        run,
         record,
         guest,
         test,
@@ -75,6 +77,7 @@ def from_failure(
 
 
 def _ended(
+    run: RunRecord,
     record: CellRecord,
     guest: Path,
     test: TestEvent | None,
@@ -85,6 +88,7 @@ def _ended(
     detail: str,
     place: Frame | None,
 ) -> Sighting:
+    program = symbols_of(run, record, guest).program
     return Sighting(
         kind=kind,
         title=title,
@@ -99,6 +103,7 @@ def _ended(
         detector="process",
         identity=identity,
         detail=detail,
+        unlike=unlike_x86_64(program.path) if program is not None else "",
         launched=guest,
         **fields_of(test, None),
     )
@@ -127,7 +132,7 @@ def _place(run: RunRecord, record: CellRecord, guest: Path, said: str) -> Frame 
     if named is not None:
         return table.placed(named)
     placed = table.placed(checked) if checked is not None else None
-    return placed if placed is not None and placed.function != UNKNOWN else None
+    return placed if placed is not None and placed.function != NAMELESS else None
 
 
 def _command_in_id(guest: Path, program: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from elftools.elf.enums import ENUM_E_MACHINE
+
 from harness.record import cell_events, fault_log, program_launch
 
 if TYPE_CHECKING:
@@ -22,10 +24,13 @@ def program_doubts(cell: Path) -> list[str]:
     if not (cell / program_launch.COMMAND).is_file():
         return []
     found = [f"the programs that ran could not be traced: {line}" for line in program_launch.lines_of(cell, "trouble")]
-    strangers = program_launch.lines_of(cell, program_launch.STRANGERS)
-    paths = list(dict.fromkeys(line.partition(" ")[2] for line in strangers))
-    if paths:
-        found.append(f"programs for other machines ran unobserved: {_listed(paths)}")
+    if strangers := _strangers(cell, program_launch.STRANGERS):
+        found.append(f"programs for other machines ran unobserved: {_listed(strangers)}")
+    if refused := _strangers(cell, program_launch.REFUSED):
+        found.append(
+            f"programs for other machines could not run: {_listed(refused)}; "
+            "if an earlier build left them, remove them first, for example by make clean"
+        )
     guests = program_launch.guests(cell)
     left = [guest for guest in guests if program_launch.lines_of(guest, program_launch.LEFT) and not is_probe(guest)]
     if left:
@@ -42,6 +47,17 @@ def is_probe(guest: Path) -> bool:
     """Whether a guest is a build system's probe of the machine, which may crash on purpose."""
     launch = program_launch.read_launch(guest)
     return launch is not None and launch.is_probe
+
+
+def _strangers(cell: Path, name: str) -> list[str]:
+    """The programs of other machines in one of the tracer's files, each once with its machine."""
+    lines = (line.partition(" ") for line in program_launch.lines_of(cell, name))
+    return list(dict.fromkeys(f"{path} ({_machine(number)})" for number, _, path in lines))
+
+
+def _machine(number: str) -> str:
+    """The name of a machine by its number in ELF, `EM_MIPS`; the number itself if it is unknown."""
+    return next((name for name, value in ENUM_E_MACHINE.items() if str(value) == number), f"machine {number}")
 
 
 class ProgramCounts(NamedTuple):

@@ -88,6 +88,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """How many replays make it probable that one shows it: it may happen by chance."""
     output: str = ""
     """The end of what a failing program below a command wrote to its standard output and error."""
+    unlike: str = ""
+    """How the types of its program differ from those of x86-64, if its end may be due to that."""
     ended: int = 0
     """The place of its program's end among the ends of all programs below the command, from 1; 0 if there is none."""
     cell: str = ""

@@ -151,6 +151,7 @@ def write_events(
         count=len(programs),
         before=len(programs) - len(of_tests),
         skipped=sum(program_launch.is_skipped_test(one.guest) for one in of_tests),
+        natives=program_launch.lines_of(cell, program_launch.NATIVES),
         failed=_failed(programs),
     )
     if began_ms is None and not end.code:
@@ -173,17 +174,47 @@ def _modified_ms(path: Path) -> int | None:
         return None
 
 
+def _only(natives: list[str], target: str, end: CommandEnd) -> str:
+    """Which programs ran although none of the target did, and what to do."""
+    named = [name for name in natives if name not in _SHELLS] or natives
+    shown = ", ".join([*named[:SHOWN_NATIVES], *(["…"] if len(named) > SHOWN_NATIVES else [])])
+    ran = f"; only programs of this machine ran ({shown})" if shown else ""
+    todo = (
+        "its own output says why it failed"
+        if end.code
+        else f"if it only built, run its tests or what it built as well; if it is an interpreter, use one of {target}"
+    )
+    return f"{ran}: {todo}"
+
+
+_SHELLS = frozenset({"sh", "bash", "dash", "env"})
+SHOWN_NATIVES = 5
+"""How many programs of the host a message names."""
+
+
 def _outcome(
-    command: CommandRecord, target: str, end: CommandEnd, *, count: int, before: int, skipped: int, failed: list[str]
+    command: CommandRecord,
+    target: str,
+    end: CommandEnd,
+    *,
+    count: int,
+    before: int,
+    skipped: int,
+    natives: list[str],
+    failed: list[str],
 ) -> tuple[cell_events.Outcome, str, str]:
     """The outcome of the command, its message, and why that says nothing about the target.
 
     `count`: the number of programs that ran. `before`: how many of them ran before the tests, and count as skipped
-    tests.
+    tests. `natives`: the host's programs that ran.
     """
     where = "in its tests" if before else "below it"
     if count == before:
-        return "skipped", f"Skipped: no program of {target} ran {where}, and {end.text}", ""
+        return (
+            "skipped",
+            f"Skipped: no program of {target} ran {where}, and {end.text}{_only(natives, target, end)}",
+            "",
+        )
     if not end.code and count - before == skipped:
         told = f"each program of {target} that ran {where} ended with status {program_launch.SKIPPED}"
         return "skipped", f"Skipped: {told}, as skipped tests do", ""

@@ -24,7 +24,9 @@
  * HOME/guest-N/log    the last bytes that guest N wrote to its standard output and error, once a process of it failed
  * HOME/guest-N/input  what it has read of its standard input, if that is a pipe; replaced by input-lost once it is too
  *                     long
- * HOME/strangers      a line for each program of another machine: `MACHINE PATH`
+ * HOME/strangers      a line for each program of another machine that ran: `MACHINE PATH`
+ * HOME/refused        the same for each that this machine could not run
+ * HOME/natives        the names of this machine's programs that ran, each once, a line each
  * HOME/trouble        a line for everything that could not be traced
  * HOME/guest-N/left   a line for each process of guest N that still ran when the tracer ended it: `PID`
  * HOME/left           the number of processes that the command left running, which the tracer ended
@@ -68,6 +70,7 @@
 #define OWN_FAILURE 125
 #define LAST_BYTES 4096  /* of what a program writes */
 #define MOST_INPUT (1 << 20)
+#define MOST_NATIVES 64
 #define SEEN_BYTES (PATH_MAX + 64) /* a path below /proc/PID */
 
 typedef struct {
@@ -80,6 +83,7 @@ typedef struct {
     long guest, pending; /* `pending`: the guest that it will become, while the kernel executes the starter */
     char *path;          /* of that execution */
     const char *unread; /* why it is unknown what it executes; NULL if that is known */
+    int stranger;       /* the machine of the program that it executes, if that is neither the target nor this one; else 0 */
     int is_starting;    /* the starter runs, and is about to become the emulator */
     int is_restored;    /* its registers must be restored at the end of the system call */
     uint64_t reads_into; /* its memory that a call fills with standard input; 0 outside of such a call */
@@ -438,6 +442,7 @@ static void at_execution(Thread *thread, const Call *call)
     char path[PATH_MAX], seen[SEEN_BYTES], words[PATH_MAX];
     size_t used = 0;
     thread->pending = 0;
+    thread->stranger = 0;
     if (!call->interface->is_followed) {
         note(home, "trouble", "process %d has 32 bits, and what it executes is not followed\n", thread->pid);
         return;
@@ -449,8 +454,11 @@ static void at_execution(Thread *thread, const Call *call)
     int kind = kind_of(thread->tid, seen, words, &used, 0);
     if (kind == UNREADABLE)
         thread->unread = "a file that you may execute and not read";
-    if (kind > 0)
-        note(home, "strangers", "%d %s\n", kind, path);
+    if (kind > 0) {
+        thread->stranger = kind;
+        free(thread->path);
+        thread->path = strdup(path);
+    }
     if (kind != OF_TARGET)
         return;
     const char *why = hindrance(thread->tid, path, seen);
@@ -626,7 +634,7 @@ static int at_call(Thread *thread)
         Call call = call_of(&info, interface);
         at_execution(thread, &call);
     }
-    return thread->is_restored || thread->unread;
+    return thread->is_restored || thread->unread || thread->stranger;
 }
 
 /* Whether the kernel makes a call again after a signal, which an internal error shows (include/linux/errno.h). */
@@ -662,11 +670,29 @@ static void at_call_end(Thread *thread)
         put_back(thread->tid, &now, &thread->before, is_repeated(error));
     if (error)
         give_up(thread, error);
+    if (thread->stranger && error == ENOEXEC)
+        note(home, "refused", "%d %s\n", thread->stranger, thread->path);
+    thread->stranger = 0;
     /* It may be a program of another machine, or no program at all. */
     if (thread->unread && error == ENOEXEC)
         note(home, "trouble", "what process %d executed, %s\n", thread->pid, thread->unread);
     thread->is_restored = 0;
     thread->unread = NULL;
+}
+
+/* Note the name of a program of this machine, once. */
+static void note_native(const char *path)
+{
+    static char *known[MOST_NATIVES];
+    static size_t count;
+    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(known[i], name))
+            return;
+    if (count == MOST_NATIVES || !(known[count] = strdup(name)))
+        return;
+    count++;
+    note(home, "natives", "%s\n", name);
 }
 
 /* A process may have become another emulator of the target, by itself or through the kernel's binfmt_misc. */
@@ -676,6 +702,7 @@ static void look_for_emulator(const Thread *thread)
     snprintf(link, sizeof link, "/proc/%d/exe", thread->tid);
     ssize_t length = readlink(link, path, sizeof path - 1);
     path[length > 0 ? length : 0] = 0;
+    note_native(path);
     if (is_emulator(path))
         note(home, "trouble", "%s, which the command runs programs under by itself\n", path);
 }
@@ -690,11 +717,19 @@ static void at_executed(Thread *thread)
         /* A thread other than the first executed it, and now has the number of the process. */
         pid_t tid = thread->tid;
         thread->pending = caller->pending;
+        thread->stranger = caller->stranger;
+        if (thread->stranger) {
+            free(thread->path);
+            thread->path = caller->path ? strdup(caller->path) : NULL;
+        }
         forget(caller);
         thread = thread_of(tid);
     }
     thread->is_restored = 0;
     thread->unread = NULL;
+    if (thread->stranger)
+        note(home, "strangers", "%d %s\n", thread->stranger, thread->path);
+    thread->stranger = 0;
     if (thread->is_starting && !thread->pending) {
         thread->is_starting = 0;
         return;

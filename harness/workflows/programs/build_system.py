@@ -14,6 +14,7 @@ from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 STAGE, TESTING = "stage", "testing"
@@ -43,6 +44,8 @@ class BuildSystem(Record, frozen=True):
     test: str
 
 
+OPTIONS = "@OPTIONS@"
+"""Where the user's options go in a command that configures a tree."""
 _MAKE = {"make": "make"}
 # A file or folder with the goal's name is not a goal: make has nothing to do for it.
 _MAKE_TEST = """\
@@ -57,7 +60,7 @@ exit 1"""
 # Libtool then makes programs instead of scripts that start them, and a finding names the program. Only scripts of
 # Autoconf take any option.
 _CONFIGURE = """\
-if grep -q 'GNU Autoconf' configure; then ./configure --disable-shared; else ./configure; fi"""
+if grep -q 'GNU Autoconf' configure; then ./configure --disable-shared@OPTIONS@; else ./configure@OPTIONS@; fi"""
 # Debian's patches to configure.ac leave what Autoconf and Automake generated from it older than it, and make would call
 # the release of Automake that the package was made with.
 _IN_ORDER = """\
@@ -84,7 +87,7 @@ SYSTEMS = (
         name="meson",
         markers=("meson.build",),
         tools={"meson": "meson", "ninja": "ninja-build"},
-        configure='meson setup --cross-file "$MESON_CROSS_FILE" -Ddefault_library=static plumb-build',
+        configure='meson setup --cross-file "$MESON_CROSS_FILE" -Ddefault_library=static@OPTIONS@ plumb-build',
         build="meson compile -C plumb-build",
         test="meson test -C plumb-build --print-errorlogs",
     ),
@@ -92,7 +95,7 @@ SYSTEMS = (
         name="cmake",
         markers=("CMakeLists.txt",),
         tools={**_MAKE, "cmake": "cmake"},
-        configure="cmake -S . -B plumb-build -DBUILD_SHARED_LIBS=OFF -DBUILD_TESTING=ON",
+        configure="cmake -S . -B plumb-build -DBUILD_SHARED_LIBS=OFF -DBUILD_TESTING=ON@OPTIONS@",
         build='cmake --build plumb-build -j "$(nproc)"',
         test="ctest --test-dir plumb-build --output-on-failure",
     ),
@@ -136,14 +139,24 @@ def detect(tree: Path, named: str = "") -> BuildSystem:
     return chosen
 
 
-def script_of(system: BuildSystem) -> str:
-    """The shell script that builds a tree, its working folder, and runs its tests. It writes its stage beside it."""
+def script_of(system: BuildSystem, options: Sequence[str] = ()) -> str:
+    """The shell script that builds a tree, its working folder, and runs its tests. It writes its stage beside it.
+
+    `options`: of the configure step. Raises UsageError if the build system has none.
+    """
+    if options and OPTIONS not in system.configure:
+        raise UsageError(
+            f"a tree that {system.name} builds is not configured",
+            where=f"--configure {options[0]}",
+            remedy="edit the script that builds it, or name another system: --build-system",
+        )
+    given = "".join(f" {shlex.quote(option)}" for option in options)
     lines = ["#!/bin/sh", f"# Written by plumb deb for {system.name}: run it in the tree, below plumb exec.", "set -e"]
     for stage in ("configure", "build", "test"):
         lines += [
             f"echo {stage} > ../{STAGE}",
             *([f": > ../{TESTING}"] if stage == "test" else []),
-            getattr(system, stage),
+            getattr(system, stage).replace(OPTIONS, given),
         ]
     lines.append(f"echo {DONE} > ../{STAGE}")
     return "".join(f"{line}\n" for line in lines)

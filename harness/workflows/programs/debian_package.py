@@ -13,6 +13,7 @@ from harness.workflows.programs import build_system, execution
 from harness.workflows.target_setup import emulated_target
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from harness.build.sources.debian_source import SourcePackage
@@ -45,13 +46,21 @@ class PreparedPackage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare(
-    bench: Workbench, text: str, target: str, *, into: Path | None, here: Path, system: str = ""
+    bench: Workbench,
+    text: str,
+    target: str,
+    *,
+    into: Path | None,
+    here: Path,
+    system: str = "",
+    options: Sequence[str] = (),
 ) -> PreparedPackage:
     """Fetch a package, unpack it and find out how it is built.
 
-    `into`: a new or empty folder; by default PACKAGE-VERSION-TARGET in `here`. Raises UsageError for an unknown package
-    or target, for a folder that is not empty, and for a tree without a known build system; InfrastructureError if the
-    host lacks a tool or the archive lacks the package.
+    `into`: a new or empty folder; by default PACKAGE-VERSION-TARGET in `here`. `options`: of its configuration.
+
+    Raises UsageError for an unknown package or target, for a folder that is not empty, and for a tree without a known
+    build system; InfrastructureError if the host lacks a tool or the archive lacks the package.
     """
     emulated_target(bench.catalog, target)
     packages = SourcePackages(bench.cache, bench.progress, offline=bench.offline)
@@ -66,9 +75,15 @@ def prepare(
         )
     folder.mkdir(parents=True, exist_ok=True)
     folder = folder.resolve()
-    packages.unpack(package, folder / TREE)
+    try:
+        packages.unpack(package, folder / TREE)
+    except BaseException:
+        # Another attempt must not meet an empty folder.
+        if not any(folder.iterdir()):
+            folder.rmdir()
+        raise
     chosen = build_system.detect(folder / TREE, system)
-    (folder / SCRIPT).write_text(build_system.script_of(chosen), "utf-8")
+    (folder / SCRIPT).write_text(build_system.script_of(chosen, options), "utf-8")
     bench.progress.say(f"{package.title} is built by {chosen.name} in {folder / TREE}")
     return PreparedPackage(package=package, folder=folder, system=chosen.name)
 

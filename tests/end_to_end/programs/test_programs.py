@@ -404,7 +404,7 @@ def test_what_a_program_reads_from_a_pipe_is_recorded_unless_it_is_too_long(trac
     traced_arm.run("sh", "-c", script)
     guests = program_launch.guests(traced_arm.cell)
     kept = [
-        (guest / program_launch.INPUT).read_text() if (guest / program_launch.INPUT).is_file() else None
+        (guest / program_launch.INPUT).read_text("utf-8") if (guest / program_launch.INPUT).is_file() else None
         for guest in guests
     ]
     assert kept == ["odd\nrest\n", None, None]
@@ -434,7 +434,7 @@ def test_background_programs_have_time_to_end_after_the_command(traced_arm: Trac
 def test_a_program_for_another_machine_is_recorded(traced_arm: TracedRun) -> None:
     shutil.copy2(odd_program("sparc64"), traced_arm.folder / "other")
     assert traced_arm.run("sh", "-c", "./other 2>/dev/null; ./odd") == 0
-    assert program_launch.lines_of(traced_arm.cell, program_launch.STRANGERS) == ["43 ./other"]
+    assert program_launch.lines_of(traced_arm.cell, program_launch.REFUSED) == ["43 ./other"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root changes its root folder")
@@ -707,14 +707,23 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "./odd odd \"$(printf '\\377')\"; ./odd \"$(printf '\\376')\"": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
     "./odd status 3 \"$(printf '\\377')\"": (Verdict.FAIL, ["exit-odd_status_3_xff-3"], ""),
     "true": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
-    "./other 2>&1; ./odd": (Verdict.UNKNOWN, [], "programs for other machines ran unobserved"),
+    "python3 -c pass; false": (
+        Verdict.UNKNOWN,
+        [],
+        "it ended with status 1; only programs of this machine ran (",
+    ),
+    "./other 2>&1; ./odd": (
+        Verdict.UNKNOWN,
+        [],
+        "programs for other machines could not run: ./other (EM_SPARCV9); if an earlier build left them",
+    ),
     # The shell reads a script without an interpreter. A script with another machine's interpreter needs that machine's
     # kernel.
     "echo 'exit 0' >s; chmod +x s; ./s": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
     'echo "#!$PWD/other" >s; chmod +x s; ./odd; ./s 2>&1; true': (
         Verdict.UNKNOWN,
         [],
-        "programs for other machines ran unobserved",
+        "programs for other machines could not run: ./s (EM_SPARCV9)",
     ),
     # A copy that was cut because the disk was full.
     "head -c 3000 odd >cut; chmod +x cut; ./odd; ./cut; true": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.analysis.failure_message import asserted_place, checked_place, last_line
+from harness.analysis.program_traits.failure_message import asserted_place, checked_place, last_line
 
 GO = """panic: runtime error: index out of range [5] with length 3
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis import symbols
-from harness.analysis.failure_message import asserted_place
+from harness.analysis.program_traits.failure_message import asserted_place
 from harness.core.errors import UsageError
 from harness.record import fault_log, program_launch
 from harness.record.program_launch import CommandRecord

@@ -1,15 +1,16 @@
 """Finds the place in the source that a failing program names in its output: its assertion, check or panic.
 
-The places of servers' own assertions are harness.analysis.assertion_log's.
+The places of servers' own assertions are harness.analysis.crash_reports.assertion_log's.
 """
 
 from __future__ import annotations
 
 import re
 
-from harness.analysis.assertion_log import UNKNOWN
 from harness.core.finding import Frame
 
+NAMELESS = "??"
+"""The function of a message that names only file and line."""
 _SOURCE = r"(?P<file>[^\s:()'\"]+\.(?:[cChH]|cc|cpp|cxx|c\+\+|hh|hpp|hxx|inl|m|rs|go|py|f|f90|pas|adb|d))"
 # The innermost call outside of Go's own packages follows the panic.
 _GO = (
@@ -54,7 +55,7 @@ def checked_place(output: str) -> Frame | None:
 
 
 def _frame(found: re.Match[str]) -> Frame:
-    function = found.groupdict().get("function") or UNKNOWN
+    function = found.groupdict().get("function") or NAMELESS
     return Frame(function=_short(function), file=found["file"], line=int(found["line"]), origin="unknown", pc=0)
 
 

@@ -1,0 +1,68 @@
+"""What a program's debug information says of C's types where machines differ: char, long, time_t and byte order."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from elftools.common.exceptions import DWARFError, ELFError
+from elftools.elf.elffile import ELFFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_UNITS = 50
+"""How many compilation units are read: reading one takes 10 ms, and most name these types."""
+_UNSIGNED_CHAR = 8
+"""DW_ATE_unsigned_char (DWARF 5, 7.8)."""
+
+
+@cache
+def unlike_x86_64(path: str) -> str:
+    """How the types of a program differ from those of x86-64, in a phrase; empty if they do not, or are unknown.
+
+    `char is unsigned, long has 4 bytes`.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            elf = ELFFile(stream)
+            found = _types(elf) if elf.has_dwarf_info() else {}
+            is_big = not elf.little_endian
+    except (OSError, ELFError, DWARFError, KeyError):
+        return ""
+    phrases = ["char is unsigned"] if found.get("char") == _UNSIGNED_CHAR else []
+    phrases += [f"{name} has {found[name]} bytes" for name in ("long", "time_t") if found.get(name, 8) != 8]
+    if found.get("long") == 4 and found.get("time_t") == 8:
+        phrases.append("time_t is wider than long")
+    if is_big:
+        phrases.append("the most significant byte comes first")
+    return ", ".join(phrases)
+
+
+def _types(elf: ELFFile) -> dict[str, int]:
+    """`char` -> its encoding; `long` and `time_t` -> their sizes in bytes, as far as they are found."""
+    # A linked file is already relocated.
+    dwarf: Any = elf.get_dwarf_info(relocate_dwarf_sections=False)
+    found: dict[str, int] = {}
+    for unit in islice(dwarf.iter_CUs(), MOST_UNITS):
+        for name, value in _types_in(unit):
+            found.setdefault(name, value)
+        if len(found) == 3:
+            break
+    return found
+
+
+def _types_in(unit: Any) -> Iterator[tuple[str, int]]:
+    for die in unit.get_top_DIE().iter_children():
+        name = die.attributes["DW_AT_name"].value.decode("utf-8", "replace") if "DW_AT_name" in die.attributes else ""
+        if die.tag == "DW_TAG_base_type" and name == "char":
+            yield "char", die.attributes["DW_AT_encoding"].value
+        elif die.tag == "DW_TAG_base_type" and name in {"long int", "long"}:
+            yield "long", die.attributes["DW_AT_byte_size"].value
+        elif die.tag == "DW_TAG_typedef" and name == "time_t":
+            named = die
+            while named.tag == "DW_TAG_typedef":
+                named = named.get_DIE_from_attribute("DW_AT_type")
+            yield "time_t", named.attributes["DW_AT_byte_size"].value
