@@ -62,7 +62,9 @@ class OrderTrials:
         self._cell = cell
         self._again = again
         self._first = len(self.ordered), len(self.delayed)
-        self._end = after._end if after is not None else time.monotonic() + MOST_SECONDS  # noqa: SLF001 - its own class
+        self._end: float = (
+            after._end if after is not None else time.monotonic() + MOST_SECONDS  # noqa: SLF001 - its own class
+        )
 
     def run(self, tests: Sequence[str], late: Sequence[str]) -> None:
         """Run tests until they are judged. `late`: those of them that failed because a time limit expired, which the
