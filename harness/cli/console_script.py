@@ -26,6 +26,9 @@ def main(arguments: list[str] | None = None) -> None:
         from harness.cli import group  # noqa: PLC0415 - see below
 
         sys.exit(group.run(arguments))
+    from harness.core.processes import environment  # noqa: PLC0415
+
+    environment.forget_the_callers_python()
     _forget_the_callers_signals()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, lambda _number, _frame: os._exit(_INTERRUPTED))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
 
 PLAIN = {"LC_ALL": "C", "TZ": "UTC", "PATH": os.environ.get("PATH", os.defpath)}
@@ -94,3 +95,17 @@ def for_registry(**extra: str) -> dict[str, str]:
 
 def _chosen(names: tuple[str, ...]) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def forget_the_callers_python() -> None:
+    """Replace this process by itself without PYTHONPATH, PYTHONINSPECT and their like; return if there are none.
+
+    Scripts that pip makes obey them. Modules that PYTHONPATH names would take the place of the standard library's, and
+    decide the exit status.
+    """
+    # An installation in a folder that only PYTHONPATH names would not be found.
+    root = os.path.abspath(f"{__file__}/../../../..")  # noqa: PTH100 - pathlib is not loaded yet
+    named = map(os.path.abspath, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    changed = any(name.startswith("PYTHON") for name in os.environ) and not sys.flags.ignore_environment
+    if changed and root not in named and os.path.basename(sys.argv[0]) == "plumb":  # noqa: PTH119
+        os.execv(sys.executable, [sys.executable, "-E", "-P", *sys.argv])  # noqa: S606 - a shell would read the words

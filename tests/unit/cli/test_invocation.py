@@ -133,3 +133,33 @@ def test_every_command_that_a_hint_names_exists_with_its_options_and_arguments()
         required = [one for one in command.params if isinstance(one, click.Argument) and one.required]
         given = [word for word in words if not word.startswith("-")]
         assert len(given) >= len(required), f"plumb {name}{rest} lacks {required[0].name}"
+
+
+PIPS_SCRIPT = f"#!{sys.executable}\nimport sys\nfrom harness.cli.console_script import main\nsys.exit(main())\n"
+"""What pip writes for an installed wheel, without the option -I of a checkout's own."""
+
+
+@pytest.mark.parametrize("settings", [{"PYTHONPATH": "@"}, {"PYTHONINSPECT": "1"}, {"PYTHONPATH": "@/none:"}])
+def test_an_installed_wheel_obeys_none_of_the_callers_settings_of_python(
+    tmp_path: Path, settings: dict[str, str]
+) -> None:
+    """Regression: a module named json below PYTHONPATH decided the exit status, which was 0 before anything ran."""
+    for name in ("json", "click", "msgspec"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(0)\n", "utf-8")
+    script = tmp_path / "bin" / "plumb"
+    script.parent.mkdir()
+    script.write_text(PIPS_SCRIPT, "utf-8")
+    script.chmod(0o755)
+    named = {name: text.replace("@", str(tmp_path)) for name, text in settings.items()}
+    ended = output_of([script, "list", "suites"], tmp_path / "bin", **named)
+    assert (ended.code, "bitops" in ended.text) == (0, True), ended.text
+
+
+def test_an_installation_that_only_pythonpath_names_is_found(tmp_path: Path) -> None:
+    """`pip install --target FOLDER` makes one."""
+    script = tmp_path / "plumb"
+    script.write_text(PIPS_SCRIPT.replace("\nimport sys", " -S\nimport sys"), "utf-8")
+    script.chmod(0o755)
+    packages = Path(click.__file__).parents[1]
+    ended = output_of([script, "list", "suites"], tmp_path, PYTHONPATH=f"{ROOT}:{packages}")
+    assert (ended.code, "bitops" in ended.text) == (0, True), ended.text
