@@ -221,7 +221,7 @@ def _witness_lines(finding: Finding, *, whole: bool) -> Iterator[str]:
         if witness.difference:
             yield f"    {'':<12} {described(witness.difference)}"
         if witness.unlike:
-            yield f"    {'':<12} unlike on x86-64, {witness.unlike}"
+            yield f"    {'':<12} unlike on the host, {witness.unlike}"
         told = witness.output.splitlines()
         for number, text in enumerate(told if whole else told[-SHOWN_OUTPUT:]):
             yield f"    {'' if number else 'output':<12} {text}"

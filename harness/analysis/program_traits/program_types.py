@@ -20,8 +20,8 @@ _UNSIGNED_CHAR = 8
 
 
 @cache
-def unlike_x86_64(path: str) -> str:
-    """How the types of a program differ from those of x86-64, in a phrase; empty if they do not, or are unknown.
+def unlike_host(path: str) -> str:
+    """How the types of a program differ from those of the host, in a phrase; empty if they do not, or are unknown.
 
     `char is unsigned, long has 4 bytes`.
     """

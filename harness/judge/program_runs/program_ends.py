@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis.program_traits.failure_message import NAMELESS, asserted_place, checked_place, last_line
-from harness.analysis.program_traits.program_types import unlike_x86_64
+from harness.analysis.program_traits.program_types import unlike_host
 from harness.core.digests import key_of
 from harness.core.finding import UNKNOWN_FILE
 from harness.judge.sightings.places import symbols_of
@@ -103,7 +103,7 @@ def _ended(
         detector="process",
         identity=identity,
         detail=detail,
-        unlike=unlike_x86_64(program.path) if program is not None else "",
+        unlike=unlike_host(program.path) if program is not None else "",
         launched=guest,
         **fields_of(test, None),
     )

@@ -133,7 +133,7 @@ def _witness(witness: Witness) -> str:
     )
     kernel = f"(its kernel said: {as_text(witness.kernel)})" if witness.kernel else ""
     differs = f"({as_text(described(witness.difference))})" if witness.difference else ""
-    unlike = f"(unlike on x86-64, {as_text(witness.unlike)})" if witness.unlike else ""
+    unlike = f"(unlike on the host, {as_text(witness.unlike)})" if witness.unlike else ""
     told = "; ".join(witness.output.splitlines()[-SHOWN_OUTPUT:])
     output = f"(output: {as_code(told)})" if told else ""
     return " ".join(part for part in (*parts, kernel, differs, unlike, output) if part)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.analysis.program_traits.program_types import unlike_x86_64
+from harness.analysis.program_traits.program_types import unlike_host
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,10 +25,10 @@ def test_the_types_of_a_host_program(tmp_path: Path, flags: list[str], told: str
     (tmp_path / "t.c").write_text(SOURCE, "utf-8")
     command = ["gcc", "-fsigned-char", "-g", *flags, "-o", "t", "t.c"]
     subprocess.run(command, cwd=tmp_path, check=True)
-    assert unlike_x86_64(str(tmp_path / "t")) == told
+    assert unlike_host(str(tmp_path / "t")) == told
 
 
 def test_a_file_that_is_no_program_has_no_types(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("text", "utf-8")
-    assert unlike_x86_64(str(tmp_path / "t")) == ""
-    assert unlike_x86_64(str(tmp_path / "absent")) == ""
+    assert unlike_host(str(tmp_path / "t")) == ""
+    assert unlike_host(str(tmp_path / "absent")) == ""

@@ -469,7 +469,7 @@ def test_a_test_with_a_very_long_name_is_judged(run: StoredRun) -> None:
 
 def test_a_function_with_a_cplusplus_name_is_judged(run: StoredRun) -> None:
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "a::operator/(b)")))
-    assert [finding.function for finding in judged(run)[0]] == ["a::operator/(b)"]
+    assert [finding.function for finding in judged(run)[0]] == ["a::operator/"]
 
 
 @pytest.mark.parametrize("where", ["armv5", "sparc64"])
