@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 from harness.analysis.function_symbols import function_symbols
 from harness.build.emulators.qemu_source import pinned_qemu, unpacked_source
 from harness.build.instruction_counter import PLUGIN_HEADER, compile_plugin
-from harness.build.sources.archives import archive_name
+from harness.build.sources.archives import tree_name
 from harness.core.strict_toml import ROOT
 from harness.isa import registry
 from harness.record.executed_blocks.block_map import Function, ProgramCode
@@ -38,7 +38,7 @@ def compile_blocks(cache: Cache, tools: Toolchain, fetcher: Fetcher | None = Non
     qemu = pinned_qemu()
     if fetcher is not None:
         unpacked_source(fetcher, qemu)
-    header = cache.path("sources", archive_name(qemu.archive, qemu.sha256)) / PLUGIN_HEADER
+    header = cache.path("sources", tree_name(qemu.archive, qemu.sha256, qemu.left_out)) / PLUGIN_HEADER
     # Only this file is part of the plugin's identity: the other ten thousand are not read.
     if not header.is_file():
         return None

@@ -40,6 +40,11 @@ def archive_name(name: str, sha256: str) -> str:
     return f"{name}-{sha256[:12]}"
 
 
+def tree_name(name: str, sha256: str, left_out: Sequence[str] = ()) -> str:
+    """The name of the folder of an archive's tree in the cache. `left_out`: see `Fetcher.tree`."""
+    return archive_name(name, sha256) + (f"-{key_of(sorted(left_out))}" if left_out else "")
+
+
 class Fetcher:
     """Archives and trees, from the cache or, unless offline, from their registries."""
 
@@ -73,8 +78,7 @@ class Fetcher:
             with self.progress.stage("fetch", f"unpacking {name}"):
                 extract(archive, into, folder, left_out=left_out)
 
-        part = f"-{key_of(sorted(left_out))}" if left_out else ""
-        return self.cache.folder("sources", archive_name(name, sha256) + part, unpack)
+        return self.cache.folder("sources", tree_name(name, sha256, left_out), unpack)
 
     def archive(self, name: str, sha256: str, places: Sequence[ArchivePlace]) -> Path:
         """The verified archive file."""
