@@ -122,7 +122,8 @@ static void show_streams(int reads)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE),
     };
     struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+    /* QEMU's emulation of Linux has no filters. The tracer has set some before, so a kernel has them. */
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0 && errno != EINVAL)
         fail("cannot filter the system calls of", "the program");
 }
 
