@@ -69,7 +69,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
     evidence = Evidence(cell, run, record, recorded.events)
     opinion = SecondOpinion(cell, run, record)
     classed = _classed(with_ends_beside(cell, run, evidence.sightings()), tests, opinion)
-    unsteady = classed.unsteady
+    unsteady_in_audit: list[str] = []
     sightings, late = _in_order(classed.sightings, tests, InOrder(cell, run, record))
     blocks = recorded.blocks
     doubts = [*outcome.doubts, *evidence.doubts, *late, *_doubts_of_kernel(cell, run, record, tests)]
@@ -78,7 +78,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
     if record.audit:
         audited, of_audit, seen = _audit(cell / run_folder.AUDIT, run, record, opinion)
         sightings += audited.sightings
-        unsteady += audited.unsteady
+        unsteady_in_audit = [name for name in audited.unsteady if name not in classed.unsteady]
         doubts += of_audit.doubts
         altered |= of_audit.invents and bool(record.audit_seal)
         # In an audit a server also replies that dies of its first misaligned block otherwise.
@@ -89,7 +89,8 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         doubts=list(dict.fromkeys(doubts)),
         altered=altered,
         unexplained=evidence.unexplained,
-        unsteady=unsteady,
+        unsteady=classed.unsteady,
+        unsteady_in_audit=unsteady_in_audit,
         unasked=opinion.problem,
     )
     return _of_cell(sightings, folder, record), outcome

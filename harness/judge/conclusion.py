@@ -232,7 +232,7 @@ def _of_host(outcomes: Sequence[CellOutcome]) -> list[str]:
     """Sentences on failed tests that fail on the host at times, and on those that could not be tried there."""
     unsteady: dict[str, list[str]] = {}
     for one in outcomes:
-        for test in one.unsteady:
+        for test in [*one.unsteady, *one.unsteady_in_audit]:
             unsteady.setdefault(test, []).append(one.target)
     return [
         *(f"{test} failed on {', '.join(on)}, and at times on the host too" for test, on in unsteady.items()),

@@ -45,6 +45,8 @@ class CellOutcome(Record, frozen=True):
     """Why nothing passed; empty if something did, or if a command failed whose failed programs are findings."""
     unsteady: list[str] = msgspec.field(default_factory=list)
     """Failed tests that at times fail in the same way on the native build. They say nothing about the target."""
+    unsteady_in_audit: list[str] = msgspec.field(default_factory=list)
+    """The others of its audit, which are not among its own failed tests."""
     unasked: str = ""
     """Why the native build gave no second opinion on the failed tests; empty if it did, or if none was needed."""
     hindered: int = 0

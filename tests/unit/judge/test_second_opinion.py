@@ -235,6 +235,24 @@ def test_a_failure_of_the_audit_is_everywhere_if_the_host_shares_it(
     assert outcomes.scopes() == [scope]
 
 
+@pytest.mark.parametrize(("in_cell", "number"), [("failed", 1), ("passed", 0)])
+def test_an_unsteady_failure_of_the_audit_is_a_remark_and_no_failed_test_of_the_cell(
+    outcomes: Outcomes, in_cell: Literal["passed", "failed"], number: int
+) -> None:
+    """Regression: it was counted twice, for another failed test of the cell, and the remark named the target twice."""
+    run = outcomes.run
+    run.canary("armv5")
+    run.test("armv5", "bitops", NAME, outcome=in_cell, message="got 9, not 3" * number, asserted=PLACE * number)
+    run.test("armv5", "bitops", "bitops/test_bitops.py::test_other")
+    run.audited.add(("armv5", "bitops"))
+    run.test("armv5", f"bitops/{run_folder.AUDIT}", NAME, outcome="failed", message="got 9, not 3", asserted=PLACE)
+    outcomes.on_host("got 9, not 3", "", "got 9, not 3")
+    judgement, code = outcomes.judged()
+    assert (code, judgement.findings) == (ExitCode.PASS, [])
+    assert [cell.unsteady for cell in judgement.cells if cell.suite == "bitops"] == [number]
+    assert f"{NAME} failed on armv5, and at times on the host too" in judgement.remarks
+
+
 @pytest.mark.parametrize(("outcome", "scope"), [("passed", "machine"), ("failed", "everywhere")])
 def test_a_pass_in_the_audit_of_another_target_contradicts_the_host(
     tmp_path: Path, outcome: Literal["passed", "failed"], scope: str
