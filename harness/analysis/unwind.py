@@ -19,10 +19,11 @@ from harness.analysis.debug_file import debug_file
 from harness.analysis.symbol_table import FUNCTION, symbol_rows
 from harness.isa import registry
 from harness.isa.architecture import RegisterWindows
+from harness.record.fault_log import MapRecord
 
 if TYPE_CHECKING:
     from harness.isa.architecture import CallFrames
-    from harness.record.fault_log import Fault, MapRecord
+    from harness.record.fault_log import Fault
 
 DEEPEST = 64
 
@@ -147,6 +148,14 @@ def locate(maps: list[MapRecord], pc: int) -> tuple[MapRecord, int] | None:
         if record.start <= pc < record.end:
             return record, _link_address(record.path, record.offset + (pc - record.start))
     return None
+
+
+def loaded(path: str, base: int) -> list[MapRecord]:
+    """The mappings of a file whose first byte is at `base` + its address in the file's own symbols."""
+    return [
+        MapRecord(start=base + address, end=base + address + size, offset=start, path=path)
+        for start, size, address in _segments(path)
+    ]
 
 
 def _link_address(path: str, file_offset: int) -> int:

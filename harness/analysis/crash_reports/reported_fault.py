@@ -7,42 +7,22 @@ program has the instruction itself.
 from __future__ import annotations
 
 import signal
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 
-from harness.analysis import disassembly
+from harness.analysis import disassembly, unwind
 from harness.analysis.crash_reports import assertion_log
-from harness.analysis.symbol_table import FUNCTION, symbol_rows
+from harness.analysis.function_symbols import function_symbols
 from harness.isa import registry
-from harness.record.fault_log import BUS_ADRALN, Fault, MapRecord
+from harness.record.fault_log import BUS_ADRALN, Fault
 
 if TYPE_CHECKING:
     from harness.analysis.crash_reports.assertion_log import FaultPlace
 
 LONGEST_INSTRUCTION = 16
 """Bytes of code that a record has, as in the emulator's."""
-_EXECUTABLE = 1
-"""PF_X of <elf.h>."""
-_PAGE = 0x1000
-
-
-class _LoadedPart(NamedTuple):
-    offset: int
-    address: int
-    content: bytes
-    executable: bool
-
-
-class _ServerProgram(NamedTuple):
-    segments: list[_LoadedPart]
-    functions: list[tuple[str, int, int]]
-    """Name, value with the bit that tells a processor's state, and size of each function's symbol."""
 
 
 def reported_fault(log: bytes, pid: int, program: str, machine: str) -> Fault | None:
@@ -55,9 +35,11 @@ def reported_fault(log: bytes, pid: int, program: str, machine: str) -> Fault | 
     variant = registry.variant(machine)
     if report is None or place is None or report.address is None or variant is None:
         return None
-    read = _read(program)
-    symbol, address = _linked(read, place)
-    code = _code_at(read, address)
+    linked = _linked(program, place)
+    if linked is None:
+        return None
+    symbol, address = linked
+    code = unwind.read_code(program, address, LONGEST_INSTRUCTION)
     if not code:
         return None
     fault = Fault(
@@ -74,7 +56,7 @@ def reported_fault(log: bytes, pid: int, program: str, machine: str) -> Fault | 
         registers=variant.state_registers(symbol) if variant.state_registers is not None else [],
         stack_address=0,
         stack="",
-        maps=_maps(read, program, place.address - address),
+        maps=unwind.loaded(program, place.address - address),
     )
     if report.code is None and report.signal == signal.SIGBUS and disassembly.access_of(fault, machine).modulo:
         # Releases before 6.2 do not say which kind of SIGBUS it was.
@@ -82,59 +64,23 @@ def reported_fault(log: bytes, pid: int, program: str, machine: str) -> Fault | 
     return fault
 
 
-@cache
-def _read(program: str) -> _ServerProgram:
-    """A program's code and functions; nothing of a file that is no object, or is cut."""
-    functions: list[tuple[str, int, int]] = []
-    try:
-        with Path(program).open("rb") as stream:
-            elf = ELFFile(stream)
-            segments = [
-                _LoadedPart(one["p_offset"], one["p_vaddr"], one.data(), bool(one["p_flags"] & _EXECUTABLE))
-                for one in elf.iter_segments("PT_LOAD")
-            ]
-            table = elf.get_section_by_name(".symtab")
-            if isinstance(table, SymbolTableSection):
-                functions = [
-                    (table.stringtable.get_string(row.name), row.value, row.size)
-                    for row in symbol_rows(elf, table)
-                    if row.kind == FUNCTION
-                ]
-    except (OSError, ELFError):
-        return _ServerProgram([], [])
-    return _ServerProgram(segments, functions)
-
-
-def _linked(program: _ServerProgram, place: FaultPlace) -> tuple[int, int]:
-    """The value of the symbol of a place's function, and the place's address in the file; 0 if they are unknown.
+def _linked(program: str, place: FaultPlace) -> tuple[int, int] | None:
+    """The value of the symbol of a place's function, and the place's address in the file; None if the program has no
+    such function, or several.
 
     glibc counts from the symbol's value, so that both have a bit of state, or neither (backtrace_symbols(3)).
     """
     if not place.function:
-        # The lowest bit of an odd value belongs to the state.
-        around = {value for _, value, size in program.functions if value - 1 <= place.offset < value + size}
-        return next(iter(around)) if len(around) == 1 else place.offset, place.offset
-    values = {value for name, value, _ in program.functions if name == place.function}
-    if len(values) != 1:
-        return 0, 0
-    (value,) = values
+        return _symbol_around(program, place.offset), place.offset
+    starts = {symbol.start for symbol in function_symbols(program).found if symbol.name == place.function}
+    if len(starts) != 1:
+        return None
+    value = _symbol_around(program, next(iter(starts)))
     return value, value + place.offset
 
 
-def _code_at(program: _ServerProgram, address: int) -> bytes:
-    for segment in program.segments:
-        start = address - segment.address
-        if segment.executable and 0 <= start < len(segment.content):
-            return segment.content[start : start + LONGEST_INSTRUCTION]
-    return b""
-
-
-def _maps(program: _ServerProgram, path: str, base: int) -> list[MapRecord]:
-    """Where the process had the program, whose first byte was at `base` + its address in the file."""
-    found = []
-    for segment in program.segments:
-        slack = segment.address % _PAGE
-        start = base + segment.address - slack
-        end = start + slack + len(segment.content)
-        found.append(MapRecord(start=start, end=end, offset=segment.offset - slack, path=path))
-    return found
+def _symbol_around(program: str, address: int) -> int:
+    """The value of the symbol of the function around an address, with a bit of state; the address if there is none."""
+    # The symbol of a function at an even address may have the next value.
+    bounds = unwind.function_bounds(Path(program), address + 1)
+    return bounds[0] if bounds is not None else address
