@@ -168,7 +168,7 @@ class Witness(Record, frozen=True):
     lines.
     """
     unlike: str = ""
-    """For a program that failed below `plumb exec`: how its types differ from those of x86-64."""
+    """For a program that failed below `plumb exec`: how its types differ from those of the host."""
     difference: Difference | None = None
     """The bytes that differ, if any do."""
     overtakes: list[str] = msgspec.field(default_factory=list)

@@ -304,10 +304,10 @@ def _of_order(folder: Path, run: RunRecord) -> list[str]:
         stores, overtakes, pauses = (
             sum(getattr(one, name) for one in counts) for name in ("stores", "overtakes", "pauses")
         )
-        seen = sum(map(stored_run.seen_overtakes, cells))
+        seen = {(cell, one.pid, one.early, one.late) for cell in cells for one in stored_run.overtakes(cell)}
         remarks.append(
             f"{target}: {stores} stores waited in its programs, {overtakes} overtook older ones, and threads paused "
-            f"{pauses} times in between; other threads saw {seen} pairs of stores in another order"
+            f"{pauses} times in between; other threads saw {len(seen)} pairs of stores in another order"
         )
     return remarks
 

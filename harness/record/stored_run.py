@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from harness.core.finding import Finding
-    from harness.record.fault_log import FaultLog, MapRecord, StoreCounts
+    from harness.record.fault_log import FaultLog, MapRecord, Overtake, StoreCounts
 
 NOWHERE = Path(os.devnull)
 """A device has no files below it, so every path below this one is missing."""
@@ -129,9 +129,9 @@ def store_counts(cell: Path) -> list[StoreCounts]:
     return [one for log in _logs(cell) for one in fault_log.read(log).stores.values()]
 
 
-def seen_overtakes(cell: Path) -> int:
-    """How many pairs of stores other threads of a cell's servers saw in another order, each once in a process."""
-    return sum(len({(one.pid, one.early, one.late) for one in fault_log.read(log).overtakes}) for log in _logs(cell))
+def overtakes(cell: Path) -> list[Overtake]:
+    """The stores that other threads of a cell's servers saw in another order."""
+    return [one for log in _logs(cell) for one in fault_log.read(log).overtakes]
 
 
 def _logs(cell: Path) -> list[Path]:

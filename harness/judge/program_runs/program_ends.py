@@ -17,7 +17,7 @@ from harness.analysis.program_traits.program_types import unlike_host
 from harness.core.digests import key_of
 from harness.core.finding import UNKNOWN_FILE
 from harness.judge.sightings.places import symbols_of
-from harness.judge.sightings.sighting import Sighting, assertion_title, fields_of
+from harness.judge.sightings.sighting import Sighting, as_name, assertion_title, fields_of
 from harness.record import fault_log, program_launch
 
 if TYPE_CHECKING:
@@ -142,11 +142,6 @@ def _command_in_id(guest: Path, program: str) -> str:
     script = [Path(launch.file).name] if launch is not None and launch.file != launch.program else []
     text = as_name(" ".join([program, *script, *(re.sub(r"[^\s=:,]*/", "", word) for word in words)])).strip("_")
     return text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}-{key_of([text])[:8]}"
-
-
-def as_name(text: str) -> str:
-    """The text with characters that an identity may contain. An identity becomes a file name."""
-    return re.sub(r"[^A-Za-z0-9_.]+", "_", text)
 
 
 def of_program(one: Sighting) -> Sighting:

@@ -11,7 +11,7 @@ import msgspec
 from harness.analysis import symbols
 from harness.analysis.crash_reports.assertion_log import UNKNOWN, asserted
 from harness.judge import triggering_command
-from harness.judge.sightings.sighting import Sighting, StartedWith, assertion_title, fields_of, name_of
+from harness.judge.sightings.sighting import Sighting, StartedWith, as_name, assertion_title, fields_of, name_of
 from harness.record import fault_log, program_launch, run_folder
 from harness.record.cell_events import NO_PONG
 
@@ -64,7 +64,7 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
         kind="assertion",
         title=assertion_title(subject),
         frames=[place],
-        identity=f"assertion-{_as_name(subject)}",
+        identity=f"assertion-{as_name(subject)}",
         exact_identity="",
     )
 
@@ -180,9 +180,4 @@ def _plain(
 
 
 def _identity(kind: str, subject: str) -> str:
-    return f"{kind}-{_as_name(subject).strip('_')}"
-
-
-def _as_name(text: str) -> str:
-    """The text with characters that an identity may contain. An identity becomes a file name."""
-    return re.sub(r"[^A-Za-z0-9_.]+", "_", text)
+    return f"{kind}-{as_name(subject).strip('_')}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 import msgspec
@@ -89,7 +90,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     output: str = ""
     """The end of what a failing program below a command wrote to its standard output and error."""
     unlike: str = ""
-    """How the types of its program differ from those of x86-64, if its end may be due to that."""
+    """How the types of its program differ from those of the host, if its end may be due to that."""
     ended: int = 0
     """The place of its program's end among the ends of all programs below the command, from 1; 0 if there is none."""
     cell: str = ""
@@ -148,3 +149,8 @@ def name_of(test: TestEvent | None) -> str:
 def assertion_title(function: str) -> str:
     """The title of a failed assertion."""
     return f"assertion failed in {function}"
+
+
+def as_name(text: str) -> str:
+    """The text with characters that an identity may contain. An identity becomes a file name."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", text)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from harness.core.model import StorePair
 from harness.judge.opinions.in_order import is_rarer
-from harness.record import event_log, fault_log, run_folder
+from harness.record import event_log, run_folder, stored_run
 from harness.record.cell_events import TestEvent
 
 if TYPE_CHECKING:
@@ -100,12 +100,12 @@ class OrderTrials:
 
     def _named_folders(self, delayed: _Counts) -> list[Path]:
         """The folders of runs that failed, and whose threads saw stores early. With few pauses there may be none."""
-        folders = [folder for folder in delayed.failed if _overtakes(folder)]
+        folders = [folder for folder in delayed.failed if stored_run.overtakes(folder)]
         seeing, end = _Counts(delayed.tests), time.monotonic() + SECONDS_TO_SEE
         while not folders and seeing.runs < MOST_TO_SEE and time.monotonic() < end:
             if not self._delayed(seeing, pauses=True):
                 break
-            folders = [folder for folder in seeing.failed if _overtakes(folder)]
+            folders = [folder for folder in seeing.failed if stored_run.overtakes(folder)]
         return folders
 
     def _pairs(self, folders: Sequence[Path]) -> list[StorePair]:
@@ -116,7 +116,7 @@ class OrderTrials:
         is_near: dict[StorePair, int] = {}
         for folder in folders:
             words = _words_of_logs(folder)
-            found = _overtakes(folder)
+            found = stored_run.overtakes(folder)
             runs.update({StorePair(early=one.early, late=one.late) for one in found})
             for one in found:
                 pair = StorePair(early=one.early, late=one.late)
@@ -176,11 +176,6 @@ class _Counts:
         self.runs += 1
         self.shown.update(failed.intersection(self.tests))
         self.failed += [folder] if failed else []
-
-
-def _overtakes(folder: Path) -> list[Overtake]:
-    logs = sorted(folder.glob(f"guest-*/{fault_log.NAME}"))
-    return [one for log in logs for one in fault_log.read(log).overtakes]
 
 
 def _words_of_logs(folder: Path) -> set[str]:
