@@ -107,9 +107,10 @@ def failed_programs(cell: Path) -> list[str]:
 
 def failed_launches(cell: Path) -> list[program_launch.ProgramLaunch]:
     """The executions of these programs, each command line once."""
-    if not failed_programs(cell):
+    programs = list(_emulated_programs(cell))
+    if not _failed(programs):
         return []
-    failed = (one.launch for one in _emulated_programs(cell) if one.launch is not None and one.failed)
+    failed = (one.launch for one in programs if one.launch is not None and one.failed)
     return list({one.text: one for one in failed}.values())
 
 
