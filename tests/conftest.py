@@ -40,6 +40,7 @@ SHORT = 70
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options for tests that do not run by default, and for records."""
     parser.addoption("--all", action="store_true", help="also run the tests that are marked as slow")
+    parser.addoption("--quick", action="store_true", help="leave out the tests that are marked as costly, too")
     parser.addoption("--times", metavar="FOLDER", help="record there what each test waits for (tools/test_times.py)")
 
 
@@ -51,11 +52,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect slow tests, unless all are requested. Processes that share the tests begin with the longest."""
-    left_out = [] if config.getoption("--all") else [item for item in items if item.get_closest_marker("slow")]
+    """Deselect slow and costly tests, as requested. Processes that share the tests begin with the longest."""
+    unwanted = {"slow": not config.getoption("--all"), "costly": config.getoption("--quick")}
+    marks = [mark for mark, leave_out in unwanted.items() if leave_out]
+    left_out = [item for item in items if any(map(item.get_closest_marker, marks))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
     if hasattr(config, "workerinput"):
         order.longest_first(items, order.read_expected())
 

@@ -1,4 +1,7 @@
-"""`ci/test` leaves out slow tests alone, and each of these says which test of the same property `ci/test` has."""
+"""`ci/test` leaves out slow tests alone, and each of these says which test of the same property `ci/test` has.
+
+`ci/test --quick` leaves out costly ones, too.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,13 @@ import re
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FOLDER = ROOT / "tests" / "end_to_end"
 
@@ -23,6 +30,7 @@ class Collected:
     selected: bool
     instead: str | None
     """What a slow test's marker says; None for other tests."""
+    costly: bool
 
     @property
     def function(self) -> str:
@@ -31,10 +39,10 @@ class Collected:
 
 
 @functools.cache
-def collected() -> tuple[Collected, ...]:
-    """The end-to-end tests."""
-    pytest = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "tests.support.collected"]
-    result = process.run([*pytest, str(FOLDER)], deadline_seconds=300, folder=ROOT)
+def collected(folder: Path = FOLDER, *options: str) -> tuple[Collected, ...]:
+    """The tests of a folder, by default the end-to-end tests."""
+    pytest = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "tests.support.collected", *options]
+    result = process.run([*pytest, str(folder)], deadline_seconds=300, folder=ROOT)
     found = tuple(Collected(**json.loads(line)) for line in result.text.splitlines() if line.startswith("{"))
     assert found, result.text
     return found
@@ -56,6 +64,12 @@ def test_ci_test_leaves_out_the_slow_tests_and_no_other() -> None:
     slow = {one.test for one in collected() if one.instead is not None}
     assert slow == {one.test for one in collected() if not one.selected}
     assert slow
+
+
+def test_a_quick_run_leaves_out_the_costly_tests_and_no_other() -> None:
+    found = collected(ROOT / "tests" / "unit" / "support", "--quick")
+    assert {one.selected for one in found if one.costly} == {False}
+    assert {one.selected for one in found if not one.costly} == {True}
 
 
 def test_what_ci_test_does_not_run_at_all_says_what_it_runs_instead() -> None:

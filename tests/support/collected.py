@@ -1,6 +1,7 @@
 """A plugin for pytest: `-p tests.support.collected` prints a line of JSON for each test that pytest collects.
 
-It says whether the test was selected, and what its marker `slow` says. Only pytest knows both for certain.
+It says whether the test was selected, what its marker `slow` says, and whether it is costly. Only pytest knows these
+for certain.
 """
 
 from __future__ import annotations
@@ -25,4 +26,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for item in _COLLECTED:
         marks = [mark.kwargs.get("instead", "") for mark in item.iter_markers("slow")]
         instead = next(filter(None, marks), "") if marks else None
-        print(json.dumps({"test": item.nodeid, "selected": item.nodeid in selected, "instead": instead}))  # noqa: T201
+        costly = item.get_closest_marker("costly") is not None
+        found = {"test": item.nodeid, "selected": item.nodeid in selected, "instead": instead, "costly": costly}
+        print(json.dumps(found))  # noqa: T201

@@ -54,7 +54,7 @@ class Stages:
             folder = self._checkout.state / "quick" / files[0].replace("/", "+")
             if not folder.is_dir() and time.monotonic() < self._until:
                 self._say(f"recording what the tests of {files[0]} and {len(files) - 1} further files execute …")
-                self._checkout.run(files, seconds=MEASURE_SECONDS, functions=True, lines=True, keep=folder)
+                self._checkout.run(files, seconds=MEASURE_SECONDS, functions=True, lines=True, quick=True, keep=folder)
             if folder.is_dir():
                 folders.append(folder)
         return Executions(folders, self._checkout.root)

@@ -117,13 +117,15 @@ class Checkout:
         functions: bool = False,
         lines: bool = False,
         first_failure: bool = False,
+        quick: bool = False,
         slow: bool = False,
         keep: Path | None = None,
     ) -> TrialResult:
         """Run tests: of these files and folders the chosen ones, in this order (None: all).
 
-        `changed`: path -> other content. `functions`, `lines`: record what each test executes, in `keep`. `slow`: also
-        tests that only `ci/test --all` runs. Raises InfrastructureError if pytest did not run.
+        `changed`: path -> other content. `functions`, `lines`: record what each test executes, in `keep`. `quick`: only
+        tests that `ci/test --quick` runs. `slow`: also those that only `ci/test --all` runs. Raises InfrastructureError
+        if pytest did not run.
         """
         with tempfile.TemporaryDirectory(prefix="plumbline-mutant-", dir=self.state) as name:
             folder = Path(name)
@@ -141,9 +143,8 @@ class Checkout:
                 "lines": lines,
             }
             self._write(folder / "changed", orders, changed or {})
-            options = ["--all"] if slow else []
-            if first_failure:
-                options.append("-x")
+            wanted = {"--quick": quick, "--all": slow, "-x": first_failure}
+            options = [option for option, is_wanted in wanted.items() if is_wanted]
             ended = process.run(
                 [
                     *("nice", "-n", "5", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),

@@ -23,6 +23,8 @@ from tests.support.stored import StoredRun
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.costly
+
 INSTALLED = Path(sys.executable).with_name("plumb")
 
 

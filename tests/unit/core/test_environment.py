@@ -18,6 +18,8 @@ from tests.support import cells, fakes
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.costly
+
 HOSTILE = {
     "PYTEST_ADDOPTS": "--deselect suites/canary -k nothing",
     "PYTEST_PLUGINS": "plumbline_no_such_module",

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.costly
+
 WAYS = {
     "setsid": "setsid sh -c 'echo $$ >>pids; exec sleep {sleep}' &",
     "forked twice": "setsid sh -c 'sleep {sleep} & echo $! >>pids' &",

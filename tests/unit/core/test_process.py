@@ -21,6 +21,8 @@ from harness.core.processes import process, process_tree, scheduling
 from harness.core.strict_toml import ROOT
 from tests.support.survivors import SLEEP, WAIT_SECONDS, eventually, lives, pids_in
 
+pytestmark = pytest.mark.costly
+
 
 def test_output_of_both_streams_is_returned_with_the_exit_status() -> None:
     result = process.run(["sh", "-c", "echo out; echo err >&2; exit 3"], deadline_seconds=10)

@@ -17,6 +17,8 @@ from harness.core.strict_toml import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.costly
+
 PLUMB = [sys.executable, "-m", "harness.cli"]
 
 

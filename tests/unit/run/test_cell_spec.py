@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
     from harness.run.cell_spec import CellSpec
 
+pytestmark = pytest.mark.costly
+
 
 def cell_on_a_machine_without_emulator(folder: Path, suite: str) -> CellSpec:
     catalog = Catalog()

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
     from harness.run.cell_spec import CellSpec
 
+pytestmark = pytest.mark.costly
+
 HELPER = """
 source tests/support/util.tcl
 set ::all_tests {unit/first unit/second}

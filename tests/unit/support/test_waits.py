@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.support.waits import Wait
 
+pytestmark = pytest.mark.costly
+
 SECONDS = 0.3
 """How long each wait lasts: many times the interval between two looks."""
 DEADLINE_SECONDS = 120

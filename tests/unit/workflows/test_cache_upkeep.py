@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from tests.support.fakes import Plumb
 
+pytestmark = pytest.mark.costly
+
 
 def left(root: Path) -> list[str]:
     return [entry.name for entry in cache_upkeep.look(Cache(root)).entries]

@@ -19,6 +19,8 @@ from tests.support.repositories import commit, git
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.costly
+
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> Path:

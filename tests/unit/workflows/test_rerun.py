@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from harness.core.model import Build
     from harness.workflows.replay.reruns.replayed_run import ReplayedRun
 
+pytestmark = pytest.mark.costly
+
 SERVER = """#!/usr/bin/env python3
 import os, signal, socket, sys
 path = sys.argv[sys.argv.index("--unixsocket") + 1]

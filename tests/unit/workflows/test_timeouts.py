@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from harness.workflows.porting.attempt import Attempt
     from tests.support.fakes import Plumb
 
+pytestmark = pytest.mark.costly
+
 SLOW_SERVER = fakes.answering_server("time.sleep(1)")
 """A server that answers its first PING after a second."""
 
