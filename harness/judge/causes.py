@@ -2,12 +2,11 @@
 
 Findings share a cause if they have a function or a part of a format in common, or if replies to one command are wrong
 on the same targets or on some of them. A finding with indirect evidence may follow from one with direct evidence on the
-same targets: a wrong checksum explains a server that refuses its own file. Only a function that fails by itself
-explains what has nothing else in common with it: all other consequences need the same test, function, part of a format
-or key. A misaligned access explains no wrong value, because it changes none, except in the very tests in which it was
-fatal to a child process. A fault of the crash handler may follow from every other fault. What the native build shows as
-well has nothing to do with what only machines show. Programs that one command ran share nothing, so that no end of one
-hides another's.
+same targets, if they have the same test, function, part of a format or key in common: a wrong checksum explains a
+server that refuses its own file. A misaligned access explains no wrong value, because it changes none, except in the
+very tests in which it was fatal to a child process. A fault of the crash handler may follow from every other fault.
+What the native build shows as well has nothing to do with what only machines show. Programs that one command ran share
+nothing, so that no end of one hides another's.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ def _may_follow(group: Sequence[Finding], start: Finding) -> bool:
     return (
         not start.kind.startswith((_IN_HANDLER, *_HARMLESS_TO_VALUES))
         and directness(start) <= RECORD
-        and (directness(start) == UNIT or any(_is_linked(one, start) for one in group))
+        and any(_is_linked(one, start) for one in group)
         and all(directness(one) > max(directness(start), UNIT) and _seen_on(one) <= set(start.targets) for one in group)
     )
 

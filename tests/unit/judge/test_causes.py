@@ -75,6 +75,7 @@ def in_test(one: Finding, test: str, command: str = "") -> Finding:
 @pytest.mark.parametrize(
     ("start", "other", "follows"),
     [
+        (in_test(UNIT, "a"), in_test(REFUSED, "b"), False),
         (in_test(CHECKSUM, "a"), in_test(REFUSED, "b"), False),
         (in_test(CHECKSUM, "a"), in_test(REFUSED, "a"), True),
         (in_test(CHECKSUM, "a", "SET k 1"), in_test(REFUSED, "b", "GETSET k 2"), True),
@@ -82,7 +83,15 @@ def in_test(one: Finding, test: str, command: str = "") -> Finding:
         (in_test(finding("sigsegv-f", kind="sigsegv"), "a"), in_test(REFUSED, "b"), False),
         (in_test(finding("sigsegv-f", kind="sigsegv"), "a"), in_test(REFUSED, "a"), True),
     ],
-    ids=["nothing", "the test", "the key", "another key", "nothing after a fault", "the test after a fault"],
+    ids=[
+        "nothing after a unit",
+        "nothing",
+        "the test",
+        "the key",
+        "another key",
+        "nothing after a fault",
+        "the test after a fault",
+    ],
 )
 def test_a_consequence_has_something_in_common_with_its_cause(start: Finding, other: Finding, *, follows: bool) -> None:
     causes = causes_of([start, other], MACHINES)
