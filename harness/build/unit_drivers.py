@@ -242,30 +242,45 @@ class _Program:
     def link(self, units: Sequence[Unit]) -> tuple[dict[str, str], dict[str, str]]:
         """Link the drivers of the units: the reasons for broken units, and for absent ones.
 
-        If together they do not link, each driver is linked alone, and those that do are linked together.
+        If together they do not link, those that call what is missing are linked alone, and the rest together. If the
+        rest does not link either, each driver is linked alone.
         """
         if not self._words:
             problem = f"the makefile printed no command that links {self._shop.binary.name}"
             return dict.fromkeys((unit.name for unit in units), problem), {}
         self._write_archive()
-        together = self._link(units)
-        if together is None or not units:
-            return {}, {}
+        left, failed = list(units), self._link(units)
         broken: dict[str, str] = {}
         absent: dict[str, str] = {}
-        for driver in sorted({unit.driver for unit in units}):
-            its = [unit for unit in units if unit.driver == driver]
-            alone = self._link(its)
-            if alone is None:
-                continue
-            lacking = self._lacking(driver, alone)
-            why = f"{self._shop.server.name} has no {', '.join(lacking)}" if lacking else _why(alone)
-            (absent if lacking else broken).update(dict.fromkeys((unit.name for unit in its), why))
-        rest = [unit for unit in units if unit.name not in broken and unit.name not in absent]
-        failed = self._link(rest)
+        # Each link calls the server's makefile, which takes longer than the linker.
+        for suspects in (self._named, self._all):
+            if failed is None or not left:
+                break
+            for driver in suspects(left, failed):
+                its = [unit for unit in left if unit.driver == driver]
+                alone = self._link(its)
+                if alone is not None:
+                    lacking = self._lacking(driver, alone)
+                    why = f"{self._shop.server.name} has no {', '.join(lacking)}" if lacking else _why(alone)
+                    (absent if lacking else broken).update(dict.fromkeys((unit.name for unit in its), why))
+            left = [unit for unit in left if unit.name not in broken and unit.name not in absent]
+            failed = self._link(left)
         if failed is not None:
-            broken |= dict.fromkeys((unit.name for unit in rest), _why(failed))
+            broken |= dict.fromkeys((unit.name for unit in left), _why(failed))
         return broken, absent
+
+    def _named(self, units: Sequence[Unit], failed: process.Result) -> list[str]:
+        """The drivers that call a function which the linker did not find."""
+        undefined = set(linking(failed.text).undefined)
+        return [driver for driver in self._all(units, failed) if undefined & self._called(driver)]
+
+    def _all(self, units: Sequence[Unit], _: process.Result) -> list[str]:
+        return sorted({unit.driver for unit in units})
+
+    def _called(self, driver: str) -> set[str]:
+        """What a driver refers to and does not define."""
+        listed = self._shop.run([toolchain.tool(self._shop.tools, "gcc-nm"), "-u", self._objects[driver]])
+        return set(listed.text.split())
 
     def _lacking(self, driver: str, failed: process.Result) -> list[str]:
         """The functions that a driver calls and the server lacks; empty if it fails to link for another reason.
@@ -273,9 +288,7 @@ class _Program:
         A function that only the server's own objects miss says nothing of the driver: a library is missing then.
         """
         named = linking(failed.text)
-        listed = self._shop.run([toolchain.tool(self._shop.tools, "gcc-nm"), "-u", self._objects[driver]])
-        called = set(listed.text.split())
-        return [] if named.twice or not called.issuperset(named.undefined) else named.undefined
+        return [] if named.twice or not self._called(driver).issuperset(named.undefined) else named.undefined
 
     def _write_archive(self) -> None:
         shop, source = self._shop, self._shop.tree / "src"

@@ -128,6 +128,7 @@ redis-server:
 \tcp $< {objects}$(notdir $@)
 """
 LINKER = """#!/bin/sh
+echo link >>{links}
 for word; do
     case $last in -o) program=$word;; esac
     case $word in {missing}) echo "driver.c:9: undefined reference to \\`{function}'"; failed=yes;; esac
@@ -135,6 +136,9 @@ for word; do
 done
 [ -z "$failed" ] || exit 1
 echo "$@" >"$program"
+"""
+NAMES = """#!/bin/sh
+case $2 in *unit_zipmap.o|*unit_crc16.o) echo U zipmapGet;; *) echo U library;; esac
 """
 
 
@@ -153,10 +157,10 @@ def fake_tools(
 ) -> None:
     """`missing`: the object that the linker refuses, because of a function."""
     fakes.fake_compiler(tmp_path / "bin", monkeypatch)
-    linker = LINKER.format(missing=missing, function=function)
+    linker = LINKER.format(missing=missing, function=function, links=shlex.quote(str(tmp_path / "links")))
     for name in ("objcopy", "g++"):
         fakes.write(tmp_path / "bin" / f"fake-{name}", linker if name == "g++" else "#!/bin/sh\n", mode=0o755)
-    fakes.write(tmp_path / "bin" / "fake-gcc-nm", "#!/bin/sh\necho U zipmapGet\n", mode=0o755)
+    fakes.write(tmp_path / "bin" / "fake-gcc-nm", NAMES, mode=0o755)
 
 
 def built(tmp_path: Path, tree: SourceTree, monkeypatch: pytest.MonkeyPatch) -> unit_drivers.Units:
@@ -166,15 +170,16 @@ def built(tmp_path: Path, tree: SourceTree, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("function", "kind", "why"),
+    ("function", "kind", "why", "links"),
     [
-        ("zipmapGet", "absent", "redis-7.0.15 has no zipmapGet"),
-        ("library_call", "broken", "driver.c:9: undefined reference to `library_call'"),
+        # All, the two that call it, and the rest.
+        ("zipmapGet", "absent", "redis-7.0.15 has no zipmapGet", range(4, 5)),
+        ("library_call", "broken", "driver.c:9: undefined reference to `library_call'", range(20, 100)),
     ],
     ids=["the driver calls it", "only the server's objects call it"],
 )
 def test_a_missing_function_costs_only_the_units_of_its_driver(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, kind: str, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, kind: str, why: str, links: range
 ) -> None:
     tree = server(tmp_path)
     fake_tools(tmp_path, monkeypatch, missing="*unit_zipmap.o", function=function)
@@ -185,6 +190,8 @@ def test_a_missing_function_costs_only_the_units_of_its_driver(
     assert set(made.broken) - {"zipmap"} == {"rax", "lua", "cmsgpack", "hisds", "reader"}
     assert {"unit_crc16.o", "unit_siphash.o"} <= linked(made)
     assert "unit_zipmap.o" not in linked(made)
+    # The server itself, too.
+    assert len((tmp_path / "links").read_text("utf-8").split()) - 1 in links
 
 
 def linked(made: unit_drivers.Units) -> set[str]:
