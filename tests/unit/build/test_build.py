@@ -42,6 +42,11 @@ redis-server:
 \ttouch redis-server
 \tif [ "$(BUILD_LUA)" = module ]; then mkdir -p modules/lua && echo lua >modules/lua/libvalkeylua.so; fi
 """
+COUNTING = """
+redis-server:
+\techo "$$(git diff --no-ext-diff -- ../src ../deps 2>&1 | grep -c '^[+-]')" >redis-server
+\tchmod +x redis-server
+"""
 CALLING = """
 AR= ar rcu
 redis-server:
@@ -146,6 +151,12 @@ def test_no_compiler_runs_to_list_headers(tmp_path: Path) -> None:
     listed = "-include Makefile.dep\nMakefile.dep:\n\techo listed >>{made}\n\ttouch $@\n" + MAKEFILE
     build(tmp_path, tree_with(tmp_path, listed))
     assert (tmp_path / "made").read_text("utf-8") == "made\n"
+
+
+def test_makefiles_count_no_differences_from_a_repository(tmp_path: Path) -> None:
+    fakes.write(tmp_path / "redis-7.0.15" / "deps" / "Makefile", "all:\n")
+    made = build(tmp_path, tree_with(tmp_path, COUNTING))
+    assert made.server_binary.read_text("utf-8") == "0\n"
 
 
 def test_the_second_build_is_a_cache_hit(tmp_path: Path) -> None:
