@@ -24,7 +24,7 @@ from harness.core.model import Record
 from harness.record import run_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from harness.analysis.source_excerpt import Sources
@@ -155,6 +155,21 @@ def merged(appearances: Iterable[Mapping[str, list[Appearance]]]) -> dict[str, l
         for identity, ways in each.items():
             found.setdefault(identity, []).extend(ways)
     return found
+
+
+def together(of_tests: Baseline, of_suites: Baseline, suites: Container[str]) -> Baseline:
+    """What a base shows in single tests and then in whole suites. These decide what of them can be judged."""
+    left = {cell: why for cell, why in of_tests.unjudged.items() if cell.partition("/")[2] not in suites}
+    targets = {
+        one: list(dict.fromkeys([*of_tests.findings.get(one, []), *of_suites.findings.get(one, [])]))
+        for one in [*of_tests.findings, *of_suites.findings]
+    }
+    return msgspec.structs.replace(
+        of_suites,
+        findings=targets,
+        unjudged=left | of_suites.unjudged,
+        appearances=merged([of_tests.appearances, of_suites.appearances]),
+    )
 
 
 def write(folder: Path, inherited: Baseline) -> None:

@@ -25,15 +25,14 @@ if TYPE_CHECKING:
     from harness.workflows.workbench import Workbench
 
 
-def findings_of(bench: Workbench, request: Request, base: BaseRevision, *, again: int = 0) -> Baseline:
-    """The base's findings with the same targets, suites and tests: from the cache, or from a check in RUN/base.
-    `again`: those of a further check with this number, in RUN/base-again-N.
+def findings_of(bench: Workbench, request: Request, base: BaseRevision, *, name: str = "base") -> Baseline:
+    """The base's findings with the same targets, suites and tests: from the cache, or from a check in RUN/NAME. The
+    cache keeps them under this name.
 
     Every target runs, even if only one had findings: targets read each other's files.
     """
     cache = bench.cache
     checkout = Checkout(Path(request.server))
-    name = f"base-again-{again}" if again else "base"
     key = key_of([name, *_identity(bench, request, checkout.content(base))])
     with cache.lock(f"base-{key}"):
         entry = cache.entry("bases", key)

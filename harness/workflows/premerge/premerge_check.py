@@ -26,9 +26,10 @@ from harness.workflows.preparation.reach.edited_lines import edited_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.analysis.source_excerpt import Sources
     from harness.core.errors import ExitCode
     from harness.core.finding import Finding
-    from harness.judge.baseline import BaseRevision
+    from harness.judge.baseline import Baseline, BaseRevision
     from harness.judge.findings import Judgement
     from harness.plan.request import Request
     from harness.workflows.premerge.change_selection import Premerge
@@ -80,19 +81,41 @@ def _tests_of(findings: Sequence[Finding]) -> list[str]:
     return sorted({one.test for one in occasions}) if all(one.test for one in occasions) else []
 
 
+def _base_of(
+    bench: Workbench, request: Request, base: BaseRevision, new: Sequence[Finding], sources: Sources
+) -> Baseline:
+    """What the base shows in the tests that failed. What these alone do not show may follow from earlier tests of their
+    suites, so these run in whole before a change is blamed.
+    """
+    tests = _tests_of(new)
+    if not tests:
+        return findings_of(bench, request, base)
+    old = findings_of(bench, msgspec.structs.replace(request, tests=tests), base)
+    left = [one for one in new if not baseline.reason(old, one, sources)]
+    suites = list(dict.fromkeys(witness.suite for one in left for witness in one.witnesses))
+    if not left:
+        return old
+    bench.progress.say(f"BASE does not show {', '.join(one.id for one in left)} in these tests alone")
+    whole = msgspec.structs.replace(request, plan=request.plan.only(suites))
+    return baseline.together(old, findings_of(bench, whole, base, name="base-whole"), suites)
+
+
 def _compared_with_base(
     bench: Workbench, request: Request, base: BaseRevision, judgement: Judgement, suites: Sequence[str]
 ) -> tuple[Judgement, ExitCode]:
     """Judge the run again, now that it is known which of its findings the base also has in these suites."""
     bench.progress.say(f"findings in {', '.join(suites)}: checking whether BASE shows them, too: {base}")
     of_base = msgspec.structs.replace(request, plan=request.plan.only(suites))
-    old = findings_of(bench, of_base, base)
     sources = source_excerpt.read(request.run).sources
-    if undecided := baseline.undecided(old, [one for one in judgement.findings if not one.known], sources):
+    new = [one for one in judgement.findings if not one.known]
+    old = _base_of(bench, of_base, base, new, sources)
+    if undecided := baseline.undecided(old, new, sources):
         names = ", ".join(one.id for one in undecided)
         bench.progress.say(f"asking BASE {FURTHER_RUNS} more times, since these may vary by chance: {names}")
         of_tests = msgspec.structs.replace(of_base, tests=_tests_of(undecided))
-        further = [findings_of(bench, of_tests, base, again=number) for number in range(1, FURTHER_RUNS + 1)]
+        further = [
+            findings_of(bench, of_tests, base, name=f"base-again-{number}") for number in range(1, FURTHER_RUNS + 1)
+        ]
         old = msgspec.structs.replace(old, again=baseline.merged([one.appearances for one in further]))
     baseline.keep(request.run, old)
     stored = stored_run.read(request.run)

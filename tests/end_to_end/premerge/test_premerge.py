@@ -12,6 +12,7 @@ from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.judge.known import tree_list
 from harness.plan.catalog import Catalog
+from harness.record import cell_events, event_log
 from harness.workflows import suite_selection
 from tests.end_to_end.support.changed_checkouts import OF, UNITS, commit, edit, premerge, unentered
 from tests.end_to_end.support.plumb_runs import document, run
@@ -27,6 +28,12 @@ PLANTED = "alignment-redisPopcount-load"
 SOURCE = {".c", ".h", ".cc", ".cpp", ".hpp", ".def"}
 
 
+def units_run(folder: Path) -> set[str]:
+    """The tests of units that ran in a run's folder."""
+    events = event_log.read_events(folder / "armv5" / "units" / "events.jsonl")
+    return {event.name for event in events if isinstance(event, cell_events.TestEvent)}
+
+
 def test_a_planted_bug_is_found_and_a_function_that_no_test_enters_is_named(checkout: Path, tmp_path: Path) -> None:
     source = checkout / "src" / "bitops.c"
     source.write_bytes((tmp_path / "bug.c").read_bytes() + b"int plumbIdle(int n) { return n + 7; }\n")
@@ -36,6 +43,10 @@ def test_a_planted_bug_is_found_and_a_function_that_no_test_enters_is_named(chec
     assert (finding["known"], finding["file"], finding["targets"]) == ("", "src/bitops.c", ["armv5"])
     assert (tmp_path / "planted" / "base" / "report.html").is_file(), "the base must be checked"
     assert f"BASE is {read['base']}" in errors
+    # The base runs what failed, and the whole suite only before the change is blamed.
+    failed = {occasion["test"] for witness in finding["witnesses"] for occasion in witness["occasions"]}
+    assert units_run(tmp_path / "planted" / "base") == failed
+    assert units_run(tmp_path / "planted" / "base-whole") > failed
     # The unit suite calls redisPopcount, and no command.
     assert {"plumbIdle", "redisPopcount"} & unentered(read) == {"plumbIdle"}, read["remarks"]
 
@@ -99,6 +110,8 @@ def test_an_inherited_bug_passes_and_so_does_its_fix(checkout: Path, tmp_path: P
     (finding,) = [one for one in read["findings"] if one["id"] == PLANTED]
     assert finding["known"] == f"also in BASE {read['base'].split()[0]}"
     assert {cell["verdict"] for cell in read["cells"]} == {"PASS", "XFAIL"}
+    assert len(units_run(tmp_path / "inherited" / "base")) == 1
+    assert not (tmp_path / "inherited" / "base-whole").exists()
 
     source.write_text(clean, "utf-8")
     code, read, errors = premerge(checkout, tmp_path / "mended", *UNITS)

@@ -57,6 +57,27 @@ def concluded(
     return conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
 
 
+def test_whole_suites_of_the_base_decide_what_its_single_tests_left_open() -> None:
+    way = baseline.Appearance(target="armv5", suite="bitops", title="a")
+    other = msgspec.structs.replace(way, target="sparc64")
+    of_tests = baseline.Baseline(
+        base=BASE,
+        findings={"a": ["armv5"], "b": ["armv5"]},
+        unjudged={"armv5/bitops": "no test ran", "armv5/units": "boom"},
+        appearances={"a": [way], "b": [way]},
+    )
+    of_suites = baseline.Baseline(
+        base=BASE,
+        findings={"a": ["armv5", "sparc64"]},
+        unjudged={"sparc64/bitops": "late"},
+        appearances={"a": [other]},
+    )
+    both = baseline.together(of_tests, of_suites, ["bitops"])
+    assert both.findings == {"a": ["armv5", "sparc64"], "b": ["armv5"]}
+    assert both.unjudged == {"armv5/units": "boom", "sparc64/bitops": "late"}
+    assert both.appearances == {"a": [way, other], "b": [way]}
+
+
 def test_another_runs_base_excuses_nothing(stored: StoredRun, tmp_path: Path) -> None:
     """A file excuses nothing if the run did not record it, or if it has changed since."""
     judgement, code = concluded(stored, {WRONG: ["armv5", "sparc64"]})
