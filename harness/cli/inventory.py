@@ -78,7 +78,15 @@ def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool
         )
         if diagnosis.useful:
             click.echo(f"for Valkey 9's self-tests (suite selftests): {' '.join(diagnosis.useful)}")
+        click.echo(_cache_size(Cache.default()))
     return ExitCode.INFRASTRUCTURE if diagnosis.packages else ExitCode.PASS
+
+
+def _cache_size(cache: Cache) -> str:
+    """How much of the disk the cache takes, in a sentence."""
+    limit = cache_upkeep.limit(cache)
+    of = "" if limit is None else f", of at most {cache_upkeep.gibibytes(limit)}"
+    return f"the cache holds {cache_upkeep.gibibytes(cache_upkeep.measure(cache).bytes)}{of}: {cache.root}"
 
 
 @click.command("self-test")
@@ -294,6 +302,8 @@ def build(
     is_flag=True,
     help="With --older-than: keep the sources of the releases that `plumb list servers` names, and their builds.",
 )
+@click.option("--server", default="", metavar="NAME", help="Remove what belongs to this server, such as redis-7.0.15.")
+@click.option("--target", default="", metavar="NAME", help="Remove what belongs to this target, such as armv5.")
 @click.option(
     "--limit",
     "limit_bytes",
@@ -304,14 +314,24 @@ def build(
 )
 @options.as_json
 def clean(
-    *, yes: bool, older_seconds: float | None, keep_releases: bool, limit_bytes: int | None, as_json: bool
+    *,
+    yes: bool,
+    older_seconds: float | None,
+    keep_releases: bool,
+    server: str,
+    target: str,
+    limit_bytes: int | None,
+    as_json: bool,
 ) -> ExitCode:
     """Show the contents of the cache, or remove some or all.
 
-    Entries that a running command uses are kept.
+    An entry must fit --older-than, --server and --target if several are given. Entries that a running command uses are
+    kept.
     """
     if keep_releases and older_seconds is None:
         raise UsageError("--keep-releases has no effect here", where="--keep-releases", remedy="--older-than 30d")
+    if yes and (server or target or older_seconds is not None):
+        raise UsageError("--yes removes everything", where="--yes", remedy="leave --yes out")
     cache = Cache.default()
     if limit_bytes is not None:
         cache_upkeep.set_limit(cache, None if limit_bytes == value_types.NO_LIMIT else limit_bytes)
@@ -324,8 +344,9 @@ def clean(
     ]
     if yes:
         chosen = holding.entries
-    elif older_seconds is not None:
-        chosen = _unused_for(holding, older_seconds, keep_releases=keep_releases)
+    elif older_seconds is not None or server or target:
+        old = _unused_for(holding, older_seconds or 0, keep_releases=keep_releases)
+        chosen = cache_upkeep.of_builds(old, Catalog().targets, server=server, target=target)
     else:
         chosen = cache_upkeep.beyond_limit(holding, limit) if limit is not None else []
     gone = cache_upkeep.remove(cache, chosen)

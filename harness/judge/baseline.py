@@ -83,13 +83,15 @@ class Baseline(Record, frozen=True):
     findings: dict[str, list[str]]
     """Identity -> the targets that show it."""
     unjudged: dict[str, str] = msgspec.field(name="untold")
-    """TARGET/SUITE -> why the base could not be judged there. A finding of such a cell counts as new."""
+    """TARGET/SUITE -> why the base could not be judged there. Nothing tells whether findings of such a cell are new."""
     appearances: dict[str, list[Appearance]] = msgspec.field(default_factory=dict, name="ways")
     """Identity -> the ways in which the finding appears."""
     every_line: bool = False
     """Whether the ways of all faults have their source lines. In files of before, only misaligned accesses have."""
     again: dict[str, list[Appearance]] | None = None
     """The same in further runs of the base, which show what is due to chance; None if one run was enough."""
+    unbuilt: dict[str, str] = msgspec.field(default_factory=dict)
+    """TARGET/SUITE -> why there was nothing to run: the base does not compile for the target. As for `unjudged`."""
 
 
 def of_judgement(base: BaseRevision, judgement: Judgement, sources: Sources) -> Baseline:
@@ -100,12 +102,20 @@ def of_judgement(base: BaseRevision, judgement: Judgement, sources: Sources) -> 
         f"{cell.target}/{cell.suite}": cell.reason for cell in judgement.cells if cell.verdict == Verdict.UNKNOWN
     }
     found = [_in_judged_cells(finding, unjudged) for finding in [*judgement.findings, *judgement.warnings]]
+    unbuilt = {
+        cell: finding.title
+        for finding in judgement.findings
+        if finding.kind == "build"
+        for witness in finding.witnesses
+        for cell in witness.cells
+    }
     return Baseline(
         base=base,
         findings={finding.id: finding.targets for finding in found if finding.targets},
         unjudged=unjudged,
         appearances={finding.id: _appearances(finding, sources) for finding in found if finding.targets},
         every_line=True,
+        unbuilt=unbuilt,
     )
 
 
@@ -168,6 +178,7 @@ def together(of_tests: Baseline, of_suites: Baseline, suites: Container[str]) ->
         of_suites,
         findings=targets,
         unjudged=left | of_suites.unjudged,
+        unbuilt=of_tests.unbuilt | of_suites.unbuilt,
         appearances=merged([of_tests.appearances, of_suites.appearances]),
     )
 
@@ -216,6 +227,20 @@ def reason(inherited: Baseline, finding: Finding, sources: Sources) -> str:
     here = _appearances(finding, sources, every_line=inherited.every_line)
     known = bool(here) and all(_shows(inherited, finding.id, one) for one in here)
     return _reason(str(inherited.base)) if known else ""
+
+
+def uncompared(inherited: Baseline, findings: Iterable[Finding], sources: Sources) -> set[str]:
+    """The findings of which nothing tells whether they are new: what the base does not show of them is in cells in
+    which it could not be judged, or was not built.
+    """
+    found = set()
+    open_cells = inherited.unjudged | inherited.unbuilt
+    for finding in findings:
+        here = _appearances(finding, sources, every_line=inherited.every_line)
+        left = [one for one in here if not _shows(inherited, finding.id, one)]
+        if not finding.known and left and all(f"{one.target}/{one.suite}" in open_cells for one in left):
+            found.add(finding.id)
+    return found
 
 
 def is_inherited(finding: Finding, base: str) -> bool:
@@ -293,6 +318,6 @@ def remarks(inherited: Baseline, findings: list[Finding], sources: Sources) -> l
                 f"{finding.id} is in BASE as well, but here it also has a suite, test, message or source line "
                 "that BASE does not show"
             )
-    for cell, why in inherited.unjudged.items():
-        sentences.append(f"BASE could not be judged on {cell}, so findings there count as new: {why}")
+    for cell, why in (inherited.unjudged | inherited.unbuilt).items():
+        sentences.append(f"BASE could not be judged on {cell}, so nothing tells whether findings there are new: {why}")
     return sentences

@@ -119,7 +119,8 @@ def conclude(
     compiler_reports = compiler_warnings.read(folder, run)
     warned = lists.marked(warning_findings.of_targets_alone(run, compiler_reports))
     failing = warned if run.warnings == "fail" else []
-    judged = cell_verdicts(outcomes, marked)
+    uncompared = baseline.uncompared(lists.old, marked, lists.sources) if lists.old else set()
+    judged = cell_verdicts(outcomes, marked, uncompared)
     changes = unchecked_changes.read(folder)
     left = _unchecked(folder, run, changes, judged, compiler_reports)
     verdict = Verdict.merge([overall(judged), *warning_findings.verdicts(failing), *(Verdict.UNKNOWN for _ in left)])

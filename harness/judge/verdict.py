@@ -14,7 +14,7 @@ from harness.core.finding import Verdict
 from harness.core.model import CANARY_SUITE, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from harness.core.finding import Finding
 
@@ -73,15 +73,18 @@ def is_noted_everywhere(finding: Finding) -> bool:
     return finding.known == EVERYWHERE
 
 
-def cell_verdicts(outcomes: Sequence[CellOutcome], findings: Sequence[Finding]) -> list[CellVerdict]:
-    """A verdict for every cell. `findings`: those that have been compared with the known list.
+def cell_verdicts(
+    outcomes: Sequence[CellOutcome], findings: Sequence[Finding], uncompared: Container[str] = ()
+) -> list[CellVerdict]:
+    """A verdict for every cell. `findings`: those that have been compared with the known list. `uncompared`: those of
+    which nothing tells whether they are new, because the base could not be judged. No change is blamed for them.
 
     Where a target's canaries failed, its other cells are UNKNOWN.
     """
     canaries = {one.target: one for one in outcomes if one.suite == CANARY_SUITE}
     verdicts = []
     for one in outcomes:
-        verdict, reason = _canary(one) if one.suite == CANARY_SUITE else _judged(one, findings)
+        verdict, reason = _canary(one) if one.suite == CANARY_SUITE else _judged(one, findings, uncompared)
         if one.suite != CANARY_SUITE and (unproved := _unproved(canaries.get(one.target))):
             verdict, reason = Verdict.UNKNOWN, _joined([unproved, reason])
         verdicts.append(
@@ -134,13 +137,16 @@ def _canary(one: CellOutcome) -> tuple[Verdict, str]:
     return (Verdict.UNKNOWN if reasons else Verdict.PASS), _joined(reasons)
 
 
-def _judged(one: CellOutcome, findings: Sequence[Finding]) -> tuple[Verdict, str]:
+def _judged(one: CellOutcome, findings: Sequence[Finding], uncompared: Container[str]) -> tuple[Verdict, str]:
     here = of_cell(findings, one.target, one.suite)
     news = [finding for finding in here if not finding.known]
     known = f"known: {here[0].known}" if here else ""
     if news or one.unexplained:
         found = f"{len(here)} findings in {one.failed} failed tests" if here else f"{one.failed} tests failed"
-        return (Verdict.UNKNOWN if one.altered else Verdict.FAIL), _joined([found, *one.doubts])
+        compared = bool(one.unexplained) or any(finding.id not in uncompared for finding in news)
+        beside = "" if compared else "BASE could not be judged here"
+        verdict = Verdict.FAIL if compared and not one.altered else Verdict.UNKNOWN
+        return verdict, _joined([found, beside, *one.doubts])
     if one.absent:
         return Verdict.SKIP, one.absent
     if one.doubts:

@@ -23,7 +23,7 @@ from harness.core.digests import files_below
 from harness.core.model import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from harness.core.cache import Cache
@@ -206,20 +206,31 @@ def unused_for(
     return [entry for entry in holding.entries if entry.used_ns < until and not keep(entry)]
 
 
-def beyond_limit(holding: Holding, size: int) -> list[CacheEntry]:
-    """The entries to remove so that the rest fits, least recently used first.
+def of_builds(
+    entries: Iterable[CacheEntry], targets: Collection[str], *, server: str = "", target: str = ""
+) -> list[CacheEntry]:
+    """Those of the entries that belong to a server, to a target, or to both: their keys name them. The name of another
+    target may begin in the same way (armv5-time64).
+    """
 
-    Translated code that is older than an hour precedes all others: it is large, and regenerated in a tenth of a second.
+    def belongs(entry: CacheEntry) -> bool:
+        longest = max((name for name in targets if f"-{name}-" in f"-{entry.key}-"), key=len, default="")
+        return (not server or entry.key.startswith(f"{server}-")) and target in {"", longest}
+
+    return [entry for entry in entries if belongs(entry)]
+
+
+def beyond_limit(holding: Holding, size: int) -> list[CacheEntry]:
+    """The entries to remove so that the rest fits, least recently used first. What a command used within the last hour
+    stays: the next command of the same work would make it again.
+
+    Translated code precedes all others: it is large, and regenerated in a tenth of a second.
     """
     an_hour_ago = time.time_ns() - 3600 * 10**9
     excess = holding.bytes - size
     chosen = []
-
-    def order(entry: CacheEntry) -> tuple[bool, int]:
-        is_old_code = entry.kind == "translations" and entry.used_ns < an_hour_ago
-        return not is_old_code, entry.used_ns
-
-    for entry in sorted(holding.entries, key=order):
+    unused = [entry for entry in holding.entries if entry.used_ns < an_hour_ago]
+    for entry in sorted(unused, key=lambda entry: (entry.kind != "translations", entry.used_ns)):
         if excess <= 0:
             break
         chosen.append(entry)
@@ -236,14 +247,14 @@ def keep_limit(cache: Cache, say: Callable[[str], None]) -> None:
         return
     chosen = beyond_limit(_with_needs(cache, holding), size - size // SLACK)
     gone = remove(cache, chosen)
-    if len(gone) < len(chosen):
-        # Running commands use the rest: the next command looks again.
+    if len(gone) < len(chosen) or not chosen:
+        # Commands use the rest, or have just used it: the next command looks again.
         cache.note_growth()
     now = holding.bytes - sum(entry.bytes for entry in gone)
     removed = f"{len(gone)} least recently used entries were removed, and {gibibytes(now)} are left"
     say(
         f"the cache had {gibibytes(holding.bytes)}, more than its limit of {gibibytes(size)}: "
-        f"{removed if gone else 'running commands use the rest'} (plumb clean --limit)"
+        f"{removed if gone else 'commands have used the rest within the last hour'} (plumb clean --limit)"
     )
 
 

@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -238,6 +239,7 @@ def extract(archive: Path, into: Path, folder: str, *, left_out: Sequence[str] =
     if archive.suffix == ".whl":
         _extract_wheel(archive, into)
         return
+    globs = tuple(left_out)
     strip = 1 + len([part for part in folder.split("/") if part])
     prefix = re.compile(rf"[^/]+/{re.escape(folder)}/" if folder else r"[^/]+/")
     try:
@@ -252,7 +254,7 @@ def extract(archive: Path, into: Path, folder: str, *, left_out: Sequence[str] =
                 member.name = "/".join(name.split("/")[strip:])
                 if member.islnk():
                     member.linkname = "/".join(member.linkname.removeprefix("./").split("/")[strip:])
-                if member.name and not (_is_left_out(member.name, left_out) and not member.isdir()):
+                if member.name and not (_is_left_out(member.name, globs) and not member.isdir()):
                     found = True
                     _confine(member, into)
                     tar.extract(member, into)
@@ -276,13 +278,18 @@ def _extract_wheel(archive: Path, into: Path) -> None:
         raise InfrastructureError("the archive cannot be unpacked", where=str(archive), because=str(error)) from error
 
 
-def _is_left_out(name: str, left_out: Sequence[str]) -> bool:
+def _is_left_out(name: str, left_out: tuple[str, ...]) -> bool:
     """Whether a file is in a folder that is left out, and is not the build system's."""
-    if name.rpartition("/")[2].startswith(("Kconfig", "Makefile", "Kbuild")):
-        return False
-    parts = name.split("/")[:-1]
+    folder, _, file = name.rpartition("/")
+    return not file.startswith(("Kconfig", "Makefile", "Kbuild")) and _is_folder_left_out(folder, left_out)
+
+
+@cache
+def _is_folder_left_out(folder: str, left_out: tuple[str, ...]) -> bool:
+    """Whether a folder, or one above it, is left out. Linux has 80,000 files in 5,000 folders."""
+    parts = folder.split("/")
     folders = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
-    return any(fnmatch.fnmatchcase(folder, glob) for folder in folders for glob in left_out)
+    return any(fnmatch.fnmatchcase(each, glob) for each in folders for glob in left_out)
 
 
 def _confine(member: tarfile.TarInfo, into: Path) -> None:

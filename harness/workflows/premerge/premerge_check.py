@@ -91,7 +91,9 @@ def _base_of(
     if not tests:
         return findings_of(bench, request, base)
     old = findings_of(bench, msgspec.structs.replace(request, tests=tests), base)
-    left = [one for one in new if not baseline.reason(old, one, sources)]
+    # No run tells more of a target for which the base does not compile.
+    unbuilt = baseline.uncompared(msgspec.structs.replace(old, unjudged={}), new, sources)
+    left = [one for one in new if one.id not in unbuilt and not baseline.reason(old, one, sources)]
     suites = list(dict.fromkeys(witness.suite for one in left for witness in one.witnesses))
     if not left:
         return old

@@ -177,6 +177,42 @@ def test_a_base_that_could_not_be_judged_excuses_nothing_and_has_a_remark(stored
     assert judgement.remarks[0].endswith(": its canaries misbehaved")
 
 
+@pytest.mark.parametrize(
+    ("unbuilt", "verdict"),
+    [(["armv5", "sparc64"], "UNKNOWN"), (["armv5"], "FAIL"), ([], "FAIL")],
+    ids=["for no target", "for one target", "built"],
+)
+def test_no_change_is_blamed_for_what_a_base_that_does_not_compile_cannot_show(
+    stored: StoredRun, unbuilt: list[str], verdict: str
+) -> None:
+    """Regression: a change that mended a build was blamed for every bug of the target."""
+    cells = {f"{target}/bitops": "it does not compile" for target in unbuilt}
+    folder = stored.finish()
+    baseline.keep(folder, baseline.Baseline(base=BASE, findings={}, unjudged={}, unbuilt=cells))
+    listed = fakes.write(folder / "known.toml", "findings = []\n")
+    judgement, _ = conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
+    assert judgement.verdict == verdict
+    reasons = {cell.reason for cell in judgement.cells if cell.verdict == "UNKNOWN"}
+    assert reasons == (
+        {"1 findings in 1 failed tests; BASE could not be judged here"} if verdict == "UNKNOWN" else set()
+    )
+    assert [remark.split(",")[0] for remark in judgement.remarks] == [
+        f"BASE could not be judged on {cell}" for cell in cells
+    ]
+
+
+def test_a_base_that_does_not_compile_for_a_target_says_so_of_its_cells(tmp_path: Path) -> None:
+    judged = judgements.judgement()
+    witness = msgspec.structs.replace(judged.findings[0].witnesses[0], cells=["armv5/bitops"])
+    unbuilt = msgspec.structs.replace(
+        judged.findings[0], kind="build", title="it does not compile", witnesses=[witness], targets=["armv5"]
+    )
+    found = baseline.of_judgement(BASE, msgspec.structs.replace(judged, findings=[unbuilt]), {})
+    assert (found.unbuilt, list(found.findings)) == ({"armv5/bitops": "it does not compile"}, [unbuilt.id])
+    baseline.write(tmp_path, found)
+    assert baseline.read(tmp_path) == found
+
+
 def test_the_known_list_precedes_the_base_and_its_expired_and_unused_entries_are_reported(
     stored: StoredRun,
 ) -> None:

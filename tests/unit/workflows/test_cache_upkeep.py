@@ -19,7 +19,7 @@ from harness.core.cache import Cache
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.workflows import cache_upkeep
-from tests.support.cache_entries import DAY, SIZE, add
+from tests.support.cache_entries import DAY, SIZE, add, age
 from tests.support.survivors import eventually
 
 if TYPE_CHECKING:
@@ -342,13 +342,17 @@ __import__("time").sleep(60)
     finally:
         process.kill_group(user)
     assert len(left(filled)) == 3
-    assert "running commands use the rest (plumb clean --limit)" in said[0]
+    assert "commands have used the rest within the last hour (plumb clean --limit)" in said[0]
+    cache_upkeep.keep_limit(cache, said.append)
+    assert len(left(filled)) == 3, "the next command of the same work would make them again"
+    for name in left(filled):
+        age(cache, name, days=1)
     cache_upkeep.keep_limit(cache, said.append)
     assert left(filled) == []
-    assert "3 least recently used entries were removed" in said[1]
+    assert "3 least recently used entries were removed" in said[2]
 
 
-def test_old_translated_code_is_removed_before_entries_that_are_costly_to_make() -> None:
+def test_translated_code_is_removed_before_entries_that_are_costly_to_make_and_none_of_the_last_hour() -> None:
     hour, now = 3600 * 10**9, time.time_ns()
 
     def entry(kind: str, hours: float) -> cache_upkeep.CacheEntry:
@@ -357,7 +361,7 @@ def test_old_translated_code_is_removed_before_entries_that_are_costly_to_make()
     used = [entry("archives", 90), entry("translations", 0.5), entry("translations", 2), entry("translations", 3)]
     holding = cache_upkeep.Holding(entries=used, others={})
     chosen = [(one.kind, one.key) for one in cache_upkeep.beyond_limit(holding, 1)]
-    assert chosen == [("translations", "3"), ("translations", "2"), ("archives", "90"), ("translations", "0.5")]
+    assert chosen == [("translations", "3"), ("translations", "2"), ("archives", "90")]
 
 
 def test_the_default_limit_is_ten_gibibytes_and_none_means_no_limit(tmp_path: Path) -> None:
@@ -381,6 +385,33 @@ def test_clean_removes_by_age_and_keeps_releases(filled: Path, monkeypatch: pyte
     assert left(filled) == ["builds/old-1"]
 
 
+@pytest.mark.parametrize(
+    ("words", "gone"),
+    [
+        (["--server", "redis-7.0.15"], {"redis-7.0.15-armv7-O2-1", "redis-7.0.15-armv7-time64-O2-2"}),
+        (["--target", "armv7"], {"redis-7.0.15-armv7-O2-1", "armv7-3"}),
+        (["--server", "redis-7.0.15", "--target", "armv7"], {"redis-7.0.15-armv7-O2-1"}),
+        (["--server", "redis-7.0.15", "--older-than", "30d"], {"redis-7.0.15-armv7-time64-O2-2"}),
+    ],
+    ids=["a server", "a target", "both", "a server, by age"],
+)
+def test_clean_removes_what_belongs_to_a_server_or_a_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plumb: Plumb, words: list[str], gone: set[str]
+) -> None:
+    """The name of one target may begin with that of another."""
+    keys = {"redis-7.0.15-armv7-O2-1": 1, "redis-7.0.15-armv7-time64-O2-2": 40, "armv7-3": 1, "redis-7.0.1-native-4": 1}
+    code = f"""
+from pathlib import Path
+from harness.core.cache import Cache
+from tests.support.cache_entries import add
+for key, days in {keys}.items(): add(Cache(Path({str(tmp_path)!r})), f"builds/{{key}}", days=days)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=60)
+    monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path))
+    assert plumb("clean", *words)[0] == 0
+    assert {name.removeprefix("builds/") for name in left(tmp_path)} == keys.keys() - gone
+
+
 def test_clean_reduces_the_cache_to_its_limit(filled: Path, monkeypatch: pytest.MonkeyPatch, plumb: Plumb) -> None:
     monkeypatch.setenv("PLUMBLINE_CACHE", str(filled))
     (filled / "history").mkdir()
@@ -395,6 +426,7 @@ def test_clean_reduces_the_cache_to_its_limit(filled: Path, monkeypatch: pytest.
     ("words", "why"),
     [
         (["--keep-releases"], "--keep-releases has no effect here"),
+        (["--yes", "--server", "redis-7.0.15"], "--yes removes everything"),
         (["--older-than", "soon"], "'soon' is not an age such as 12h or 30d"),
         (["--limit", "10"], "'10' is not a size such as 500MiB or 20GiB, nor none"),
     ],
