@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FOLDER = re.compile(r"^make(?:\[\d+\])?: (Entering|Leaving) directory '(.*)'$")
-_DIAGNOSTIC = re.compile(r"^([^\s:][^:]*):(\d+):(?:\d+:)? (?:fatal )?(error|warning): (.*)$")
+_DIAGNOSTIC = re.compile(r"^([^\s:][^:]*):(\d{1,9}):(?:\d+:)? (?:fatal )?(error|warning): (.*)$")
 _INSIDE = re.compile(
     r"^[^\s:][^:]*: (?:In (?:\w+ )*function '(?:[^'(]*[ *&])?([\w:~]+)(?:\([^']*)?'|At (?:top level|global scope)):$"
 )
@@ -57,6 +57,8 @@ _SHELL = re.compile(
 """Error messages of a recipe's shell and scripts. Successful builds have them too, so they only count before a
 failure."""
 EXCERPT_LINES = 3
+COMPARED_CHARACTERS = 2000
+"""How much of a complaint is compared: a makefile may print lines without end."""
 
 
 class Compilation(Record, frozen=True):
@@ -232,7 +234,7 @@ def _before_failure(lines: list[str]) -> int | None:
 
 def _plain(line: str) -> str:
     # `/usr/lib/gcc-cross/arm-linux-gnueabi/bin/ld: bitops.o: …` and `/usr/bin/ld: bitops.o: …` are the same error.
-    short = re.sub(r"[^\s`'\"(]*/", "", line)
+    short = re.sub(r"[^\s`'\"(]*/", "", line[:COMPARED_CHARACTERS])
     plain = re.sub(r"\b\w+(-\w+)*-linux-\w+-(?=\w)|\(\.text\S*\)", "", short).strip()
     # A make that goes on after an error does not end its line so.
     return plain.removesuffix("Stop.").rstrip()

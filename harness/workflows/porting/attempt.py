@@ -137,6 +137,7 @@ def _late(shop: BuildDirectory, what: str, deadline_seconds: float) -> Infrastru
 
 def _preprocess(calls: list[Compilation], shop: BuildDirectory) -> dict[str, set[int]]:
     """The lines that the preprocessor keeps, for all files of the tree."""
+    calls = [call for call in calls if can_be_repeated(call)]
     ended: list[Compilation] = []
     shop.steps.goes_on("preprocessing", lambda: Steps(len(ended), len(calls)))
 
@@ -160,6 +161,16 @@ def _preprocess(calls: list[Compilation], shop: BuildDirectory) -> dict[str, set
             for file, numbers in lines.items():
                 found.setdefault(file, set()).update(numbers)
     return found
+
+
+def can_be_repeated(call: Compilation) -> bool:
+    """Whether a compiler's call can be started again. The makefile may have removed its folder, and prints any text."""
+    size = sum(len(os.fsencode(word)) + 1 for word in call.words)
+    return Path(call.folder).is_dir() and "\0" not in "".join(call.words) and size < MOST_WORDS_BYTES
+
+
+MOST_WORDS_BYTES = 1 << 17
+"""The longest command line that is repeated: Linux takes no longer word, and twelve times as many bytes (execve(2))."""
 
 
 def preprocessing(words: list[str]) -> list[str]:

@@ -32,7 +32,9 @@ _TOPICS: list[tuple[Topic, str]] = [
 _DIRECTIVE = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)$")
 _REFUSAL = re.compile(r"\s*#\s*(error|warning)\b")
 """A part that contains only such directives should not be compiled."""
-_MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"')
+DEEPEST = 200
+"""How deep conditionals may be nested, and how many parts a group may have: far more than any server's source."""
+_MARKER = re.compile(r'^# (\d{1,9}) "((?:[^"\\]|\\.)*)"')
 
 
 class _Branch(msgspec.Struct):
@@ -114,23 +116,21 @@ def _condition(branch: _Branch) -> str:
 
 
 def _branches(source: str) -> Iterable[tuple[_Branch, int]]:
-    """The parts of all conditionals, each with the line of the directive that ends it; line numbers start at 1."""
+    """The parts of all conditionals, each with the line of the directive that ends it; line numbers start at 1.
+
+    The rest of a file that exceeds DEEPEST is left out: it would take all memory.
+    """
     opened: list[_Branch] = []
     for number, line in _logical_lines(source):
         directive = _DIRECTIVE.match(line)
         if directive is None:
-            if line.strip():
-                if opened and not opened[-1].code and _defines(line, _guarded(opened[-1])):
-                    opened[-1].is_guard = True
-                for branch in opened:
-                    branch.code.append((number, line))
+            _add_code(opened, number, line)
             continue
         word, condition = directive[1], directive[2].strip()
-        if word in {"if", "ifdef", "ifndef"}:
-            opening = (
-                condition if word == "if" else f"defined({condition})" if word == "ifdef" else f"!defined({condition})"
-            )
-            opened.append(_Branch(first=number, conditions=[opening], negated=False))
+        if len(opened) > DEEPEST or any(len(branch.conditions) > DEEPEST for branch in opened):
+            return
+        if word in _OPENINGS:
+            opened.append(_Branch(first=number, conditions=[_OPENINGS[word].format(condition)], negated=False))
             continue
         if not opened:
             continue
@@ -140,6 +140,20 @@ def _branches(source: str) -> Iterable[tuple[_Branch, int]]:
             opened.append(_Branch(first=number, conditions=[*ended.conditions, condition], negated=False))
         elif word == "else":
             opened.append(_Branch(first=number, conditions=ended.conditions, negated=True))
+
+
+def _add_code(opened: list[_Branch], number: int, line: str) -> None:
+    """Add a line to the parts around it, unless it is blank."""
+    if not line.strip():
+        return
+    if opened and not opened[-1].code and _defines(line, _guarded(opened[-1])):
+        opened[-1].is_guard = True
+    for branch in opened:
+        branch.code.append((number, line))
+
+
+_OPENINGS = {"if": "{}", "ifdef": "defined({})", "ifndef": "!defined({})"}
+"""Directive -> the condition that it stands for."""
 
 
 def _guarded(branch: _Branch) -> str:
@@ -155,7 +169,7 @@ def _defines(line: str, name: str) -> bool:
 def _logical_lines(source: str) -> Iterable[tuple[int, str]]:
     """Logical lines with the number of their first line: continuation lines joined, comments blanked."""
     blank = re.sub(
-        r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"',
+        r'/\*.*?(?:\*/|\Z)|//[^\n]*|"(?:[^"\\\n]|\\.)*"',
         lambda match: match[0] if match[0].startswith('"') else "\n" * match[0].count("\n") or " ",
         source,
         flags=re.DOTALL,
@@ -163,9 +177,10 @@ def _logical_lines(source: str) -> Iterable[tuple[int, str]]:
     lines = blank.split("\n")
     at = 0
     while at < len(lines):
-        first, text = at, lines[at]
-        while text.rstrip().endswith("\\") and at + 1 < len(lines):
+        first, parts = at, [lines[at]]
+        while parts[-1].rstrip().endswith("\\") and at + 1 < len(lines):
             at += 1
-            text = text.rstrip()[:-1] + " " + lines[at].strip()
-        yield first + 1, text
+            parts[-1] = parts[-1].rstrip()[:-1]
+            parts.append(lines[at].strip())
+        yield first + 1, " ".join(parts)
         at += 1

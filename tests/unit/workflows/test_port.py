@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,54 @@ def test_calls_that_make_objects_are_recognised_with_their_folders() -> None:
         (f"{TREE}/src", "b.c"),
     ]
     assert attempt.preprocessing(calls[0].words) == ["/w/gcc", "-O2", "a.c", "-E", "-dD", "-dI"]
+
+
+def test_calls_that_nothing_can_repeat_are_left_out(tmp_path: Path) -> None:
+    """Regression: a call with a NUL, which a makefile printed, was a bug in Plumbline; without its folder, the host's
+    fault.
+    """
+    called = "make: Entering directory '{}'\n/w/gcc -c {}\n"
+    texts = [called.format(tmp_path, "a.c"), called.format(tmp_path / "gone", "a.c"), called.format(tmp_path, "a\0.c")]
+    texts.append(called.format(tmp_path, "a" * attempt.MOST_WORDS_BYTES))
+    calls = [compiler_output.compilations(text, ("/w/gcc",))[0] for text in texts]
+    assert [attempt.can_be_repeated(one) for one in calls] == [True, False, False, False]
+
+
+ENDLESS = {
+    "a line number": f"a.c:{'9' * 5000}: error: x\n",
+    "a complaint": f"error: {'a' * 300_000}\n",
+    "a folder": f"make: Entering directory '{'a' * 100_000}'\na.c:1: error: x\n",
+}
+
+
+@pytest.mark.parametrize("output", ENDLESS.values(), ids=ENDLESS)
+def test_lines_without_end_are_read_in_a_moment(output: str) -> None:
+    """Regression: the number was a bug in Plumbline, and the comparison of a complaint took hours."""
+    began = time.process_time()
+    compiler_output.read(output, TREE)
+    compiler_output.complaints(output)
+    compiler_output.first_error(output)
+    assert time.process_time() - began < ENDLESS_SECONDS
+
+
+ENDLESS_SECONDS = 5.0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "/* " * 60_000,
+        "#if __arm__\nint a;\n" * 20_000,
+        "#if __arm__\n" + "int a;\n#elif __sun\n" * 20_000 + "#endif\n",
+        "x \\\n" * 60_000,
+    ],
+    ids=["comments", "nested", "alternatives", "continued lines"],
+)
+def test_source_without_end_is_read_in_a_moment(source: str) -> None:
+    """Regression: comments without an end took hours, and conditionals in each other all memory."""
+    began = time.process_time()
+    conditionals.regions({"a.c": source}, {"a.c": {1}})
+    assert time.process_time() - began < ENDLESS_SECONDS
 
 
 SOURCE = """\
