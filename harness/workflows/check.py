@@ -15,7 +15,7 @@ import msgspec
 from harness.build import host_packages
 from harness.build.allocator import refuse_unused_options
 from harness.build.sources import source_tree
-from harness.core.processes import process
+from harness.core.processes import inherited_limits, process
 from harness.judge.conclusion import KnownLists, conclude
 from harness.judge.known import tree_list
 from harness.record import run_folder, stored_run
@@ -139,7 +139,10 @@ class Check:
         return judgement, code
 
     def _check_request(self) -> None:
-        """Raise UsageError for a request that a target does not support; install packages."""
+        """Raise UsageError for a request that a target does not support, and InfrastructureError for a low limit of
+        this process; install packages.
+        """
+        inherited_limits.refuse_low()
         request_support.check_supported(self.bench.catalog, self.request)
         diagnosis = host_packages.diagnose(
             self.bench.catalog, self.request.plan.targets, emulator=self.request.emulator

@@ -10,6 +10,7 @@ import msgspec
 
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.model import BuildSettings, level_flags
+from harness.core.processes import inherited_limits
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.judge.reproducer import Reproducer
 from harness.plan.name_selection import select
@@ -56,6 +57,7 @@ def replay(bench: Workbench, reproducer: Reproducer, *, server: str) -> Replay:
     """
     if reproducer.launch is not None:
         return _replay_program(bench, reproducer)
+    inherited_limits.refuse_low()
     return Replayer(bench, reproducer, server=server).replay(reproducer)
 
 
