@@ -190,7 +190,7 @@ class Cache:
         cache_seal.sync(unfinished.parent)
         with self._guard:
             self._whole[self.path(kind, key)] = state
-        shutil.rmtree(unfinished.with_name(f".{key}{_OLD}"), ignore_errors=True)
+        _remove_folder(unfinished.with_name(f".{key}{_OLD}"))
 
     def _remove(self, kind: str, key: str) -> None:
         """Remove an entry, whose lock the caller holds. Raises InfrastructureError if that fails."""
@@ -205,7 +205,7 @@ class Cache:
                 because=str(error),
                 remedy=f"rm -r {shlex.quote(str(path))}, or name another cache folder: PLUMBLINE_CACHE=FOLDER",
             ) from error
-        shutil.rmtree(old, ignore_errors=True)
+        _remove_folder(old)
 
     def note_growth(self) -> None:
         """Make the next command that ends check the size of the cache."""
@@ -223,7 +223,7 @@ class Cache:
     def set_aside(self, kind: str, key: str) -> Path:
         """Rename an entry, if it exists, so that it disappears atomically. The caller holds its lock."""
         old = self.path(kind, f".{key}{_OLD}")
-        shutil.rmtree(old, ignore_errors=True)
+        _remove_folder(old)
         with contextlib.suppress(FileNotFoundError):
             self.path(kind, key).rename(old)
         return old
@@ -344,6 +344,16 @@ class Cache:
 
     def _lock_of(self, name: str) -> FileLock:
         return FileLock(self.root / "locks" / f"{name}.lock", thread_local=False)
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove a folder as far as possible, even if it or a folder in it was made read-only."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_dir():
+        for inside, _, _ in os.walk(folder):
+            with contextlib.suppress(OSError):
+                Path(inside).chmod(0o700)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _give_up(folder: Path, lock: FileLock) -> None:

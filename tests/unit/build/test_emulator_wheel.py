@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -88,6 +89,25 @@ def test_emulators_of_the_same_sources_are_used_and_nothing_is_compiled(tmp_path
     assert all(path.is_relative_to(tmp_path / "cache") for path in found.values())
     assert "using the emulators for arm, sparc64 from the package plumbline-emulators" in said
     assert "compiled" not in said
+
+
+@pytest.mark.parametrize("damage", ["cut", "read-only", "no program"])
+def test_a_damaged_copy_of_an_emulator_is_taken_from_the_package_again(
+    tmp_path: Path, package: Path, damage: str
+) -> None:
+    first, _ = prepared(tmp_path, "armv5")
+    program = first["arm"]
+    if damage == "cut":
+        os.truncate(program, 9)
+    elif damage == "read-only":
+        program.chmod(0o444)
+        program.parent.chmod(0o555)
+    else:
+        program.unlink()
+    again, said = prepared(tmp_path, "armv5")
+    assert again == first
+    assert sha256_of(program) == sha256_of(package / PROGRAMS / "qemu-arm")
+    assert "using the emulators for arm from the package plumbline-emulators" in said
 
 
 def test_without_the_package_no_message_mentions_it(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pwd
@@ -9,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,7 +28,7 @@ from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def entries(cache: Cache, kind: str) -> list[str]:
@@ -338,6 +340,37 @@ def test_an_entry_is_synchronised_to_disk_before_it_can_be_found(
     before = {path for path, published in synced if not published}
     assert {".key.new/server", ".key.new/etc/build.json", ".key.new", ".key.new/etc"} <= before
     assert [path for path, published in synced if published] == ["."]
+
+
+@contextlib.contextmanager
+def as_usual_user() -> Iterator[Path]:
+    """A folder of a user who is not root, as whom this process runs meanwhile: nothing is read-only for root."""
+    with tempfile.TemporaryDirectory() as name:
+        if os.geteuid() == 0:
+            os.chown(name, NOBODY, NOBODY)
+            os.seteuid(NOBODY)
+        try:
+            yield Path(name)
+        finally:
+            if os.getuid() == 0:
+                os.seteuid(0)
+
+
+NOBODY = 65534
+
+
+def test_a_damaged_entry_with_read_only_folders_is_remade_again_and_again() -> None:
+    """Regression: the rest of the first one stood in the second one's way, which was a bug in Plumbline."""
+    with as_usual_user() as folder:
+        cache = Cache(folder, lambda _: None)
+        for _ in range(2):
+            entry = cache.folder("emulators", "key", fill)
+            cut_in_half(entry)
+            for path in (entry / "etc", entry):
+                path.chmod(0o555)
+        assert cache.folder("emulators", "key", fill) == entry
+        assert (entry / "server").read_bytes() == SERVER
+        assert entries(cache, "emulators") == ["key", "key.seal"]
 
 
 def test_a_damaged_entry_that_cannot_be_removed_is_reported_with_a_command(
