@@ -128,6 +128,22 @@ def requests(chunks: list[Chunk]) -> list[str]:
     return [_readable(request) for stream in streams for request in parsed(stream)]
 
 
+def has_whole_request(chunks: list[Chunk]) -> bool:
+    """Whether a server would act on what was sent, if anything was: on a line, or on the first INLINE_BYTES of one.
+
+    False only for requests that all end before, after which a server waits for the rest.
+    """
+    sent: dict[int, bytes] = {}
+    for chunk in chunks:
+        if chunk.direction == "request":
+            sent[chunk.connection] = sent.get(chunk.connection, b"") + chunk.content
+    return not sent or any(b"\n" in one or len(one) >= INLINE_BYTES for one in sent.values())
+
+
+INLINE_BYTES = 1 << 16
+"""The longest line that a server reads (PROTO_INLINE_MAX_SIZE in src/server.h)."""
+
+
 def parsed(stream: bytes) -> list[object]:
     """The requests, or replies, that a stream of bytes begins with."""
     reader = hiredis.Reader(notEnoughData=INCOMPLETE)

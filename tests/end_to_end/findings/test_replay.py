@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shlex
 import sys
@@ -73,6 +74,16 @@ def test_a_server_that_does_not_start_is_inconclusive_and_a_bisection_skips_it(r
     assert (result.returncode, answer["outcome"]) == (ExitCode.INCONCLUSIVE, "unknown"), result.stderr
     assert "does not start" in answer["reason"]
     assert replayed(other, "--server", "redis-7.0.15", "--trust", "--bisect").returncode == 125
+
+
+def test_a_reproducer_without_a_whole_request_sends_nothing(reproducer: Path) -> None:
+    """Regression: a replay waited 20 s for a reply that no server gives."""
+    cut = {"connection": 1, "direction": "request", "data": base64.b64encode(b"*").decode()}
+    other = changed(reproducer, chunks=[cut], command="", after_tests=True)
+    result = replayed(other, "--trust", "--json")
+    answer = json.loads(result.stdout)
+    assert (result.returncode, answer["outcome"]) == (ExitCode.INCONCLUSIVE, "unknown"), result.stderr
+    assert answer["reason"] == "the reproducer has no whole request: nothing was sent"
 
 
 def test_an_emulator_that_cannot_write_its_log_proves_no_absence(tmp_path: Path) -> None:

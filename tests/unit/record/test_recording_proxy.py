@@ -21,7 +21,17 @@ from harness.protocol.resp import Client
 from harness.record.proxy import peer_user
 from harness.record.proxy.forwarding import PURPOSE
 from harness.record.proxy.recorder import Recorder
-from harness.record.transcript import Chunk, last_request, load, requests, save, send_again, unanswered
+from harness.record.transcript import (
+    INLINE_BYTES,
+    Chunk,
+    has_whole_request,
+    last_request,
+    load,
+    requests,
+    save,
+    send_again,
+    unanswered,
+)
 from tests.support.fakes import chunk
 from tests.support.survivors import eventually
 
@@ -432,3 +442,22 @@ def test_sending_to_nobody_ends_without_an_error(tmp_path: Path) -> None:
         port = unused.getsockname()[1]
     for nobody in (tmp_path / "absent", (peer_user.HOST, port)):
         send_again(nobody, [chunk("request", b"x")], reply_seconds=0.2)
+
+
+@pytest.mark.parametrize(
+    ("sent", "whole"),
+    [
+        ([], True),
+        ([b"*"], False),
+        ([b"*1\r", b"PI"], False),
+        ([b"*1\r", b"\n"], True),
+        ([b"PING\n"], True),
+        ([b"x" * INLINE_BYTES], True),
+    ],
+)
+def test_a_server_only_waits_for_the_rest_of_requests_that_are_not_whole(sent: list[bytes], *, whole: bool) -> None:
+    """Regression: a replay of one incomplete byte waited 20 s for a reply that no server gives."""
+    chunks = [chunk("request", one) for one in sent]
+    assert has_whole_request(chunks) == whole
+    others = [chunk("request", b"PI", connection=9), chunk("reply", b"+OK\r\n", connection=9)]
+    assert has_whole_request([*chunks, *others]) == (whole and bool(sent))

@@ -128,6 +128,9 @@ def _observed(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest],
         return _asked_again(guest, reproducer, reproducer.again)
     if stream:
         return _asked_both(guest, oracle, stream, recorded_replies(reproducer))
+    if not transcript.has_whole_request(reproducer.chunks):
+        why = "the reproducer has no whole request: nothing was sent"
+        return msgspec.structs.replace(fine, end=why, undelivered=why)
     undelivered = transcript.send_again(guest.access.path, reproducer.chunks, reply_seconds=guest.deadline_seconds)
     reason = "its requests cannot be compared with the native build's, reply by reply: plumb check --test can tell"
     uncompared = reason if reproducer.kind == WRONG_RESULT else ""
