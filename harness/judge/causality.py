@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis import allocator_log
-from harness.analysis.crash_reports.assertion_log import child_crashes
+from harness.analysis.crash_reports.assertion_log import child_crashes, raised_its_signal
 from harness.analysis.detectors.registry import Report, reports
 from harness.core.processes import capped_log
+from harness.core.target_model import ORACLE
 from harness.judge.fault_effects import (
     from_outside,
     is_fatal,
@@ -296,6 +297,9 @@ class Evidence:
         if event.end == "signal" and self._run.machines[where.target].emulator.is_board:
             sighting = with_reported_fault(sighting, self._run, where, folder, event, owner)
         sighting = self._with_overtakes(sighting, where, folder, log, event.pid)
+        if where.target == ORACLE and sighting.kind == "crash":
+            proved = raised_its_signal(guest_log(folder), event.pid)
+            sighting = msgspec.structs.replace(sighting, may_be_sent=not proved)
         between = owner is None and not event.stopping and event.end != "start-failed"
         return msgspec.structs.replace(sighting, after_tests=between and self._was_used(event.name))
 

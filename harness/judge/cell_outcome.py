@@ -72,7 +72,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
     unsteady_in_audit: list[str] = []
     sightings, late = _in_order(classed.sightings, tests, InOrder(cell, run, record))
     blocks = recorded.blocks
-    doubts = [*outcome.doubts, *evidence.doubts, *late, *_doubts_of_kernel(cell, run, record, tests)]
+    doubts = [*outcome.doubts, *evidence.doubts, *classed.doubts, *late, *_doubts_of_kernel(cell, run, record, tests)]
     doubts += _doubts_of_order(cell, run, record, recorded.events)
     altered = outcome.altered
     if record.audit:
@@ -103,19 +103,25 @@ class _Classed(NamedTuple):
     """Those marked that the native build shows as well."""
     unsteady: list[str]
     """The tests whose failure it shows only at times. A sighting of such a test is no finding."""
+    doubts: list[str]
+    """The ends of the native build that another process may have caused."""
 
 
 def _classed(sightings: list[Sighting], tests: list[TestEvent], opinion: SecondOpinion) -> _Classed:
     failed = _failed_by_name(tests)
     kept: list[Sighting] = []
     unsteady: list[str] = []
+    doubts: list[str] = []
     for one in sightings:
         which = opinion.class_of(one, failed.get(one.test))
         if which == "unsteady":
             unsteady.append(one.test)
+        elif which == "stranger":
+            name = one.test or "between tests"
+            doubts.append(f"{name}: the native build was {one.detail}, which another process may have caused")
         else:
             kept.append(msgspec.structs.replace(one, everywhere=one.everywhere or which == "everywhere"))
-    return _Classed(kept, list(dict.fromkeys(unsteady)))
+    return _Classed(kept, list(dict.fromkeys(unsteady)), doubts)
 
 
 def _failed_by_name(tests: Iterable[TestEvent]) -> dict[str, TestEvent]:
@@ -172,7 +178,7 @@ def _audit(
     classed = _classed(with_ends_beside(cell, run, evidence.sightings()), tests, opinion)
     own = recorded.doubts if record.audit == "done" else [record.audit]
     damage = evidence_seal.damage(cell, record.audit_seal)
-    doubts = [f"its audit: {one}" for one in dict.fromkeys([*own, *damage.doubts, *evidence.doubts])]
+    doubts = [f"its audit: {one}" for one in dict.fromkeys([*own, *damage.doubts, *evidence.doubts, *classed.doubts])]
     return classed, msgspec.structs.replace(damage, doubts=doubts), recorded.blocks
 
 

@@ -230,6 +230,11 @@ def count_faults(log: Path) -> int:
     return sum(line.startswith(_FAULT) for line in _lines(log)[0])
 
 
+def signals_of(log: Path, pid: int) -> set[int]:
+    """The signals that instructions of a process raised."""
+    return {fault.signal for fault in read_faults(log) if fault.event == "fault" and fault.pid == pid}
+
+
 def crashed_processes(log: Path) -> set[int]:
     """The processes that a log says a crash ended."""
     return {end.pid for end in read(log).ends.values() if end.signal in CRASHES}

@@ -22,6 +22,7 @@ from harness.run.canary import cases
 from harness.run.cell_spec import CellSpec, read_cell
 from harness.run.environments import environment_canary, litmus
 from harness.run.server_process import StartError
+from harness.run.servers.endings import EndedByAnotherError
 from harness.run.servers.waits import BlockedError
 from harness.run.session.cell_session import CellSession
 from harness.run.tcl.suite import Interpreter, TclFile
@@ -199,6 +200,8 @@ def pytest_runtest_makereport(
         run.current.asserted = _place_in_suites(call.excinfo)
     if run is not None and isinstance(error, BlockedError):
         run.current.blockers, run.current.doubt = error.blockers, str(error)
+    if run is not None and isinstance(error, EndedByAnotherError):
+        run.current.doubt = str(error)
     if run is not None and isinstance(error, unit_runner.WrongLineError):
         run.current.wrong_line = error.line
         # The message says it all; the traceback adds nothing.

@@ -8,7 +8,7 @@ from harness.build.emulators.runner import keeps_translations
 from harness.core.model import Record
 from harness.core.processes import process
 from harness.record import cell_events, fault_log
-from harness.run.servers.endings import describe_exit
+from harness.run.servers.endings import EndedByAnotherError, describe_exit, sender_of_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,6 +83,15 @@ def run_on_machine(units: Units, machine: Machine, target: Target, unit: str, fo
     (folder / "log").write_bytes(ran.output)
     code = ran.end.code if ran.end is not None else 0
     return UnitRun(code=code, expired=ran.end is None, output=ran.output)
+
+
+def refuse_end_from_outside(run: UnitRun, runner: Runner, unit: str, folder: Path) -> None:
+    """Raise EndedByAnotherError if another process ended a unit. `folder`: the one with its faults."""
+    raised = {fault.signal for fault in fault_log.read_faults(folder / "faults.jsonl")}
+    recorded = raised if runner.records_faults else None
+    ended = sender_of_end(run.code, b"", 0, faults=recorded, emulated=not runner.target.emulator.runs_here)
+    if cell_events.names_another_sender(ended.detail) and not run.expired:
+        raise EndedByAnotherError(f"{unit} was {ended.detail}")
 
 
 def lines(run: UnitRun) -> list[str]:

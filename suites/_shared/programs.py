@@ -14,6 +14,8 @@ from harness.core.finding import Difference, place_in_file
 from harness.core.processes import process
 from harness.core.target_model import ORACLE
 from harness.record import fault_log
+from harness.record.cell_events import SENT, names_another_sender
+from harness.run.servers.endings import EndedByAnotherError, sender_of_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,7 +66,8 @@ class Programs:
         The program runs in the test's folder. `meanwhile` is called repeatedly until the program ends. `seconds`: the
         time limit of a native run, which is longer under emulation. Waits for a busy processor do not count. Raises
         AssertionError if the program does not end in time, if a signal ends it, or at a fault, whose location the
-        message names; InfrastructureError if the record of its faults is damaged.
+        message names; EndedByAnotherError if another process sent the signal, or may have sent it to a native program;
+        InfrastructureError if the record of its faults is damaged.
         """
         cell, target = self.cell, target or self.target
         runner = cell.runner if target == self.target else cell.peers[target].runner
@@ -119,12 +122,24 @@ class Programs:
             raise AssertionError(f"{program.name} {' '.join(words)}: signal {faults[0].signal} in {place}: {said}")
         # A signal ends a program that does not end by itself, so this check comes first.
         assert not result.expired, f"{program.name} {' '.join(words)} did not end: {said}"
+        ended = self._how_it_ended(result, runner, {fault.signal for fault in faults})
+        if names_another_sender(ended):
+            raise EndedByAnotherError(f"{program.name} was {ended}")
         assert 0 <= result.code < 128, f"{program.name} {' '.join(words)} was ended by a signal: {said}"
         if recorded.damage:
             # The log is in the test's own folder, which no judgement reads.
             why = "; ".join(recorded.damage)
             raise InfrastructureError("the faults of a program cannot be read", where=program.name, because=why)
         return result
+
+    def _how_it_ended(self, result: Result, runner: Runner, raised: set[int]) -> str:
+        """How a program ended. `raised`: the signals that its instructions raised, where an emulator records them."""
+        recorded = raised if runner.records_faults else None
+        emulated = not runner.target.emulator.runs_here
+        ended = sender_of_end(result.code, b"", 0, faults=recorded, emulated=emulated)
+        # Nothing shows who ended a native program, and it is not what the cell is about.
+        native = ended.how == "signal" and runner.target.name == ORACLE and self.target != ORACLE
+        return f"{ended.detail.removesuffix(SENT)}{SENT}" if native else ended.detail
 
     def offers(self, name: str, option: str) -> bool:
         """Whether a program's own help, natively, lists an option."""

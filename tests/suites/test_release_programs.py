@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from harness.core.errors import InfrastructureError
+from harness.run.servers.endings import EndedByAnotherError
 from suites._shared.programs import Programs
 from tests.support import cells, fakes
 
@@ -40,3 +41,12 @@ def test_a_program_whose_record_of_faults_is_damaged_ends_the_cell(tmp_path: Pat
 def test_a_program_that_a_signal_ends_fails_its_test_whatever_its_record(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="was ended by a signal"):
         programs(tmp_path, "printf x > faults-1.jsonl; kill -ABRT $$").run("cli")
+
+
+@pytest.mark.parametrize("number", ["TERM", "KILL", "SEGV"])
+def test_a_program_that_another_process_ends_fails_no_test(tmp_path: Path, number: str) -> None:
+    """Regression: a signal from outside was a failed test of the target. Nothing raises SIGSEGV without a fault."""
+    ran = programs(tmp_path, f"kill -{number} $$")
+    ran.cell = msgspec.structs.replace(ran.cell, runner=msgspec.structs.replace(ran.cell.runner, records_faults=True))
+    with pytest.raises(EndedByAnotherError, match=f"redis-cli was killed by SIG{number}"):
+        ran.run("cli")

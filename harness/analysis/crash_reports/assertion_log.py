@@ -124,6 +124,13 @@ def reports_sent_signal(log: bytes, pid: int) -> bool:
     return any(line["code"] == b"0" for line in _crash_lines(log, pid))
 
 
+def raised_its_signal(log: bytes, pid: int) -> bool:
+    """Whether the process with this number says that it crashed by a signal which no other process sent: by an
+    instruction, whose si_code is above 0, or by abort(), whose si_code is SI_TKILL.
+    """
+    return any(int(line["code"] or 0) != 0 for line in _crash_lines(log, pid))
+
+
 def _crash_lines(log: bytes, pid: int) -> Iterator[re.Match[bytes]]:
     return re.finditer(rb"^(?:%d:\w|\[%d\]) [^#\n]*# (?:%s)" % (pid, pid, _CRASHES), log, re.MULTILINE)
 

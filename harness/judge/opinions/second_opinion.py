@@ -1,12 +1,13 @@
 """Compares what a cell showed with the native build, which ran the cell's failed tests again (CellRecord.host).
 
 The product's question is whether a server behaves on a machine as it does on the host. A test whose expectation is out
-of date, or a bug that every machine has, is no answer to it. So each sighting belongs to one of three classes:
+of date, or a bug that every machine has, is no answer to it. So each sighting belongs to one of four classes:
 
 - `machine`: the host does not show it, or shows something else. Sightings are of this class unless proved otherwise.
 - `everywhere`: each run on the host shows the same: the same test, place and kind, and the same values as far as the
   host's own runs agree about them.
 - `unsteady`: the host shows the same in some of its runs and not in others.
+- `stranger`: the native build itself ended by a signal that another process may have sent, and in no further run.
 
 A failure may need what earlier tests leave behind. If the failed test alone passes on the host, or fails there with
 other values, it has also run behind the tests that precede it, and these runs decide.
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from harness.record.cell_events import TestEvent
     from harness.record.run_record import CellRecord, RunRecord
 
-Class = Literal["machine", "everywhere", "unsteady"]
+Class = Literal["machine", "everywhere", "unsteady", "stranger"]
 _ENDS = ("process", "signal")
 """Detectors of a server's end. Only an emulator records the fault behind one."""
 _LIMIT = re.compile(r"\bwithin \d+(?:\.\d+)? s(?:econds)?\b")
@@ -146,6 +147,13 @@ class SecondOpinion:
 
     def class_of(self, one: Sighting, test: TestEvent | None) -> Class:
         """The class of a sighting. `test`: the failed test that showed it."""
+        which = self._class_in_all(one, test)
+        if which != "machine" or one.everywhere or not one.may_be_sent:
+            return which
+        # Where only the native build is checked, a crash is what the check is about.
+        return "stranger" if self._runs or self._target != ORACLE else which
+
+    def _class_in_all(self, one: Sighting, test: TestEvent | None) -> Class:
         if not self._runs or test is None or one.detector not in {*_ENDS, "suite"}:
             return "machine"
         alone = self._class_in(self._runs, one, test)

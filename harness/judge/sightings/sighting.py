@@ -57,6 +57,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """How the guest ended, if the sighting is a bad end; the whole error of a failed build."""
     starting: bool = False
     """Whether the guest ended before it was ready."""
+    may_be_sent: bool = False
+    """Whether the native build ended by a signal, and nothing in its evidence shows that it raised it itself."""
     after_tests: bool = False
     """Whether it happened outside of every test, on a guest that tests had used."""
     difference: Difference | None = None

@@ -1,4 +1,4 @@
-"""How a process ended: its exit status and its last words, for the reader."""
+"""How a process ended: its exit status, who ended it, and its last words, for the reader."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ _COMPLAINT = "*** FATAL"
 """The start of a complaint about the configuration; the lines after it name the error."""
 _ASSERTED = re.compile(r"(?:==> )?(Guru Meditation: .+|(?<===> ).+ is not true)")
 """A failed assertion or a panic, in the servers' own words."""
+
+
+class EndedByAnotherError(AssertionError):
+    """A program of a test was ended by a signal that another process sent, so the failure says nothing about it."""
 
 
 class ServerEnd(msgspec.Struct, frozen=True):

@@ -42,8 +42,7 @@ class ServerEvidence:
 
     def signals_of(self, pid: int) -> set[int]:
         """The signals that instructions of that process raised, according to the emulator."""
-        faults = fault_log.read_faults(self.fault_log)
-        return {fault.signal for fault in faults if fault.event == "fault" and fault.pid == pid}
+        return fault_log.signals_of(self.fault_log, pid)
 
     def crashed_children(self, first_pid: int) -> int:
         """The number of processes that crashed so far beside the first one, if the emulator records ends."""

@@ -76,7 +76,10 @@ class CellSession:
         return self.recorder.plugin_for(program) if self.recorder is not None and self.recorder.knows(program) else ""
 
     def run_unit(self, name: str) -> UnitRun:
-        """Run a unit of the server on the cell's machine or under its emulator; its log and faults are evidence."""
+        """Run a unit of the server on the cell's machine or under its emulator; its log and faults are evidence.
+
+        Raises EndedByAnotherError if another process ended it.
+        """
         assert self.cell.units is not None
         self.current.unit = name
         folder = unit_runner.folder_of(self.cell.folder, name)
@@ -85,10 +88,13 @@ class CellSession:
         if host is None:
             program = self.cell.units.program
             plugin = self.recorder.plugin_for(program) if self.recorder is not None and program is not None else ""
-            return unit_runner.run_emulated(self.cell.units, runner, name, folder, plugin=plugin)
-        # On a board, these suites are skipped.
-        assert isinstance(host, VirtualMachine)
-        return unit_runner.run_on_machine(self.cell.units, host.machine(), runner.target, name, folder)
+            ran = unit_runner.run_emulated(self.cell.units, runner, name, folder, plugin=plugin)
+        else:
+            # On a board, these suites are skipped.
+            assert isinstance(host, VirtualMachine)
+            ran = unit_runner.run_on_machine(self.cell.units, host.machine(), runner.target, name, folder)
+        unit_runner.refuse_end_from_outside(ran, runner, name, folder)
+        return ran
 
     def run_unit_natively(self, name: str) -> UnitRun:
         """Run a unit natively for comparison: its result is not evidence against the target."""

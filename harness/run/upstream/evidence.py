@@ -15,7 +15,7 @@ from harness.analysis.crash_reports.assertion_log import child_crashes
 from harness.analysis.detectors.registry import reports
 from harness.core.model import Record
 from harness.record import cell_events, fault_log
-from harness.run.servers.endings import ServerEnd, describe_exit
+from harness.run.servers.endings import ServerEnd, describe_exit, sender_of_end
 from harness.run.upstream.journal import FAILED
 from harness.run.upstream.launches import ERRORS, Launch, exits_on_panic, is_whole, log_of, read_launches
 from harness.run.upstream.reported_crashes import ReportedCrash, reported_crash, where_it_crashed
@@ -173,10 +173,12 @@ class UpstreamEvidence:
         item, test = during(process, tests)
         ended = ServerEnd("stopped")
         if process.is_recorded_crash and process.end is not None:
-            ended = describe_exit(-process.end.signal)
+            ended = self._who_ended(process, process.end.signal, test)
         elif process.reported is not None:
             ended = process.reported.end
             item, test = where_it_crashed(process.reported, process.launch, tests)
+            if process.reported.sent and not (test is not None and test.announced):
+                ended = msgspec.structs.replace(ended, detail=f"{ended.detail}{cell_events.SENT}")
         return cell_events.GuestEvent(
             name=guest,
             end=ended.how,
@@ -189,6 +191,14 @@ class UpstreamEvidence:
             unanswered=(test.sent,) if test is not None and test.sent and process.crashed else (),
             upstream=True,
         )
+
+    def _who_ended(self, process: StartedProcess, number: int, test: UpstreamTest | None) -> ServerEnd:
+        """How a signal ended a process, and whether another process sent it. Tests that announce a crash send some."""
+        if test is not None and test.announced:
+            return describe_exit(-number)
+        launch = process.launch
+        raised = fault_log.signals_of(launch.folder / fault_log.NAME, launch.pid)
+        return sender_of_end(-number, log_of(launch), launch.pid, faults=raised, emulated=True)
 
     def _name(self, label: str) -> str:
         return self._names.get(label, label)

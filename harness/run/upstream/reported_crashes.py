@@ -10,7 +10,7 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
-from harness.analysis.crash_reports.assertion_log import crash_report
+from harness.analysis.crash_reports.assertion_log import crash_report, reports_sent_signal
 from harness.analysis.detectors.registry import reports
 from harness.core.model import Record
 from harness.record import fault_log
@@ -31,6 +31,8 @@ class ReportedCrash(Record, frozen=True):
     end: ServerEnd
     test: str
     """The name of the test that ran then, if the log has it."""
+    sent: bool = False
+    """Whether the server says that a process sent the signal."""
 
 
 def reported_crash(
@@ -51,7 +53,7 @@ def reported_crash(
         return ReportedCrash(end=end, test=_test_at(log, report.offset))
     if report is not None:
         killed = ServerEnd("signal", f"killed by {fault_log.signal_name(report.signal or signal.SIGABRT)}")
-        return ReportedCrash(end=killed, test=_test_at(log, report.offset))
+        return ReportedCrash(end=killed, test=_test_at(log, report.offset), sent=reports_sent_signal(log, pid))
     if fatal is not None:
         ended = ServerEnd("signal", f"ended by an error that its detector reports: {fatal.message}")
         return ReportedCrash(end=ended, test=_test_at(log, fatal.offset))

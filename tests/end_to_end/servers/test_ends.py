@@ -139,6 +139,22 @@ def test_a_server_killed_or_stopped_from_outside_makes_the_run_unknown(
     assert (plumb.returncode, read["verdict"], read["findings"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN", [])
 
 
+@pytest.mark.slow(instead="tests/unit/judge/test_second_opinion.py")
+def test_a_signal_to_an_oracle_of_an_old_release_is_unknown(tmp_path: Path) -> None:
+    """Releases before 6.2 do not say that another process sent it. More runs of the test do not show it."""
+    folder = tmp_path / "run"
+    words = ("check", "redis-3.2.6", "--target", "armv5", "--suite", "bitops", "--test", "bitpos", "--seed", "1")
+    with running(*words, "--json", "--run", folder) as plumb:
+        emulated_guest(folder)
+        oracle = wait_for(lambda: processes_of(folder / "armv5" / "bitops" / "peers"), seconds=GONE_SECONDS)
+        assert oracle, "no oracle was started"
+        oracle[0].send_signal(signal.SIGSEGV)
+        out, _ = plumb.communicate(timeout=RUN_SECONDS)
+    read = json.loads(out)
+    assert (plumb.returncode, read["verdict"], read["findings"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN", [])
+    assert any("which another process may have caused" in cell["reason"] for cell in read["cells"])
+
+
 def test_a_cell_whose_sockets_are_deleted_is_unknown(tmp_path: Path) -> None:
     """As by a cleaner of the folder for temporary files."""
     folder = tmp_path / "run"

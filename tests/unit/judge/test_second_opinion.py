@@ -295,6 +295,39 @@ def test_an_end_by_the_same_signal_in_the_same_test_is_everywhere(outcomes: Outc
     assert outcomes.scopes() == [scope]
 
 
+REPORT = "1: 01 Jan 2026 00:00:00.000 # Redis 6.2.0 crashed by signal: 11, si_code: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("again", "log", "code", "scopes"),
+    [
+        # Regression: releases before 6.2 do not say who sent a signal, and such an end of the native build was FAIL.
+        (["", "", ""], "", ExitCode.INCONCLUSIVE, []),
+        ([], "", ExitCode.INCONCLUSIVE, []),
+        (["SIGBUS"] * 3, "", ExitCode.INCONCLUSIVE, []),
+        (["SIGSEGV"] * 3, "", ExitCode.PASS, ["everywhere"]),
+        (["", "", ""], REPORT.replace("1:", f"{fakes.PID}:M", 1), ExitCode.FINDINGS, ["machine"]),
+        (["", "", ""], REPORT.replace("1:", f"{fakes.PID}:M", 1).replace("de: 1", "de: 0"), ExitCode.INCONCLUSIVE, []),
+    ],
+    ids=["never again", "not asked again", "another signal", "each time", "an instruction's", "a process sent it"],
+)
+def test_an_end_of_the_native_build_that_another_process_may_have_caused_is_in_doubt(
+    outcomes: Outcomes, again: list[str], log: str, code: ExitCode, scopes: list[str]
+) -> None:
+    run = outcomes.run
+    run.has_native = True
+    outcomes.on_target("ServerGoneError: the native build closed the connection", guest="guest-1")
+    run.own_guest("armv5", "bitops", "native", test=NAME, end="signal", detail="killed by SIGSEGV")
+    run.log("armv5", "bitops", f"{run_folder.PEERS}/native/guest-9", log.encode())
+    outcomes.on_host(*["ServerGoneError: closed" if one else "" for one in again], guest="guest-1")
+    for number, one in enumerate(again, start=1):
+        if one:
+            suite = f"bitops/{run_folder.HOST}-{number}"
+            run.guest("armv5", suite, "guest-1", end="signal", detail=f"killed by {one}", test=NAME)
+    judgement, ended = outcomes.judged()
+    assert (ended, [one.scope for one in judgement.findings]) == (code, scopes)
+
+
 @pytest.mark.parametrize(
     ("log", "detail", "scope"),
     [

@@ -14,7 +14,7 @@ import shutil
 import socket
 import socketserver
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -28,6 +28,7 @@ from harness.core.wanted_tests import is_selected
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.record import cell_events, event_log, fault_log
+from harness.record.cell_events import SENT
 from harness.run.cell_spec import PeerServer, UpstreamSpec
 from harness.run.upstream import evidence, results
 from harness.run.upstream.awaited_server import awaited
@@ -427,6 +428,9 @@ def test_a_missing_log_is_reported_if_a_detector_writes_to_it(
         shutil.rmtree(folder)
 
 
+CRASHED = "7:M 28 Nov 2026 03:00:00.000 # Redis 7.0.15 crashed by signal: 11, si_code: %d\n"
+
+
 @pytest.mark.parametrize("detector", ["", "ubsan"])
 @pytest.mark.parametrize("reported", ["nothing", "shift", "trouble", "child"])
 def test_a_report_is_kept_however_much_its_server_prints_later(
@@ -444,6 +448,40 @@ def test_a_report_is_kept_however_much_its_server_prints_later(
     assert log.is_file() == (bool(detector) or reported in {"trouble", "child"})
     if log.is_file():
         assert log.stat().st_size == (evidence.LOG_BYTES if reported == "nothing" else output.stat().st_size)
+
+
+RAISED = fakes.fault(pid=7, number=11, code=1, access="")
+ENDED = fault_log.ProcessEnd(event="end", pid=7, signal=11, status=0)
+ABORTED = msgspec.structs.replace(ENDED, signal=6)
+
+
+@pytest.mark.parametrize(
+    ("records", "printed", "announced", "detail"),
+    [
+        # Regression: only the server's own signal was known, and a stranger's was FAIL.
+        ([ENDED], "", (), f"killed by SIGSEGV{SENT}"),
+        ([RAISED, ENDED], "", (), "killed by SIGSEGV"),
+        ([ENDED], "", ("command: kill -SEGV 7",), "killed by SIGSEGV"),
+        ([ABORTED], "", (), "killed by SIGABRT"),
+        ([], CRASHED % 0, (), f"killed by SIGSEGV{SENT}"),
+        ([], CRASHED % 1, (), "killed by SIGSEGV"),
+        ([], CRASHED % 0, ("command: kill -SEGV 7",), "killed by SIGSEGV"),
+    ],
+)
+def test_a_signal_to_a_server_of_upstreams_tests_is_its_own_or_anothers(
+    stage: Stage, tmp_path: Path, records: list[Any], printed: str, announced: tuple[str, ...], detail: str
+) -> None:
+    cell = cells.spec_of("upstream", tmp_path, fakes.unemulated(fakes.target()))
+    collected = evidence.UpstreamEvidence(cell, homes=[tmp_path / "home"], names={}, started_in=stage.folder)
+    output = fakes.write(tmp_path / "printed", printed)
+    taken = [str(output), "0", f"{output.stat().st_dev}:{output.stat().st_ino}"]
+    note = ["7", "0", str(stage.folder), *taken, *taken, "server", ""]
+    folder = fakes.write(tmp_path / "home" / "guest-1" / "launch", "\0".join(note)).parent
+    fakes.write(folder / "faults.jsonl", "".join(f"{json_codec.encode(one).decode()}\n" for one in records))
+    test = UpstreamTest(name="a", reported="err", message="", seconds=1.0, servers=(7,), announced=announced)
+    journal = Journal(tests=[test], outside=[], done=True)
+    collected.collect(FileRun(journal=journal, stalled=False, last_line="", seconds=1.0), {0: "a"}, number=0)
+    assert [(one.end, one.detail) for one in collected.ended] == [("signal", detail)]
 
 
 SHIFT = "bitops.c:7:3: runtime error: shift exponent 32 is too large\n"
