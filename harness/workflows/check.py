@@ -15,10 +15,11 @@ import msgspec
 from harness.build import host_packages
 from harness.build.allocator import refuse_unused_options
 from harness.build.sources import source_tree
-from harness.core.processes import inherited_limits, process
+from harness.core.processes import process
 from harness.judge.conclusion import KnownLists, conclude
 from harness.judge.known import tree_list
 from harness.record import run_folder, stored_run
+from harness.run.environments import inherited_limits
 from harness.run.scheduler import CellCount
 from harness.workflows.cell_process import cell_server
 from harness.workflows.cell_runs import CellRuns

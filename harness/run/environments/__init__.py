@@ -1,4 +1,4 @@
-"""Verifies the environments of emulated programs, without which a check in them would prove nothing.
+"""Verifies what programs find around them: their environments, without which a check would prove nothing, and limits.
 
 It may import what `harness.run` may. Begin with `environment_canary`.
 """

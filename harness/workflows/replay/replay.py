@@ -10,12 +10,12 @@ import msgspec
 
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.model import BuildSettings, level_flags
-from harness.core.processes import inherited_limits
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.judge.reproducer import Reproducer
 from harness.plan.name_selection import select
 from harness.protocol.command_stream import read_stream
 from harness.run import silence_check
+from harness.run.environments import inherited_limits
 from harness.workflows.replay import package_change
 from harness.workflows.replay.named_observation import named
 from harness.workflows.replay.recorded_requests import chunks_of

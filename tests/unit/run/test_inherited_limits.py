@@ -13,7 +13,7 @@ from harness.core.strict_toml import ROOT
 LIMITED = """
 import os, resource, sys
 from harness.core.errors import InfrastructureError
-from harness.core.processes import inherited_limits
+from harness.run.environments import inherited_limits
 name, soft, hard = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 if os.geteuid() == 0:
     os.setuid(65534)
