@@ -25,6 +25,7 @@ from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none
 from harness.workflows.cell_process import TESTS_FAILED, run_cell
 from harness.workflows.trials.order_trials import OrderTrials
+from harness.workflows.trials.shared_host_runs import SharedHostRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -39,8 +40,10 @@ if TYPE_CHECKING:
     from harness.workflows.preparation.prepared_run import PreparedRun
     from harness.workflows.workbench import Workbench
 
-HOST_RUNS = 3
-"""How often a failed test runs on the native build. Each run starts its servers anew, so each has other hash seeds."""
+HOST_RUNS, LISTED_HOST_RUNS = 3, 2
+"""How often a failed test runs on the native build, and how often if a known list says of a release what such tests
+show. Each run starts its servers anew, so each has other hash seeds.
+"""
 EARLIER_CLIENTS = 5
 """How many more clients the servers of each such run have had than those of the run before."""
 
@@ -70,6 +73,7 @@ class CellRuns:
         self._one_failure = one_failure
         self._store = store
         self._failed_cell = ""
+        self._shared = SharedHostRuns()
 
     def run(self, cells: Sequence[Cell], count: CellCount) -> list[CellRecord]:
         """Run cells, several at a time. Raises InfrastructureError if what they run was damaged meanwhile."""
@@ -123,9 +127,12 @@ class CellRuns:
         except BuildFailedError as error:
             return [HostRun(problem=f"{error.what}: {error.because}", seal="")]
         folder_of = functools.partial(run_folder.host_folder, spec.folder)
-        alone = self._repeated(native, folder_of, HOST_RUNS)
-        # A known list says of a release what such tests show.
         is_listed = self._request.server in self._bench.catalog.servers
+        with self._shared.of_suite(cell.suite):
+            alone = self._shared.copied(native, folder_of)
+            if not alone:
+                alone = self._repeated(native, folder_of, LISTED_HOST_RUNS if is_listed else HOST_RUNS)
+                self._shared.keep(native, folder_of, alone)
         if is_listed or any(one.problem for one in alone) or _died_misaligned(spec.folder):
             return alone
         logs = [folder_of(number) / event_log.NAME for number in range(1, HOST_RUNS + 1)]
