@@ -229,17 +229,17 @@ def reason(inherited: Baseline, finding: Finding, sources: Sources) -> str:
     return _reason(str(inherited.base)) if known else ""
 
 
-def uncompared(inherited: Baseline, findings: Iterable[Finding], sources: Sources) -> set[str]:
-    """The findings of which nothing tells whether they are new: what the base does not show of them is in cells in
-    which it could not be judged, or was not built.
+def uncompared(inherited: Baseline, findings: Iterable[Finding], sources: Sources) -> dict[str, set[str]]:
+    """The findings of which nothing tells whether they are new -> the cells in which the base could not be judged or
+    was not built. In all other cells the base shows them as well.
     """
-    found = set()
+    found = {}
     open_cells = inherited.unjudged | inherited.unbuilt
     for finding in findings:
         here = _appearances(finding, sources, every_line=inherited.every_line)
-        left = [one for one in here if not _shows(inherited, finding.id, one)]
-        if not finding.known and left and all(f"{one.target}/{one.suite}" in open_cells for one in left):
-            found.add(finding.id)
+        left = {f"{one.target}/{one.suite}" for one in here if not _shows(inherited, finding.id, one)}
+        if not finding.known and left and left <= open_cells.keys():
+            found[finding.id] = left
     return found
 
 

@@ -119,7 +119,7 @@ def conclude(
     compiler_reports = compiler_warnings.read(folder, run)
     warned = lists.marked(warning_findings.of_targets_alone(run, compiler_reports))
     failing = warned if run.warnings == "fail" else []
-    uncompared = baseline.uncompared(lists.old, marked, lists.sources) if lists.old else set()
+    uncompared = baseline.uncompared(lists.old, marked, lists.sources) if lists.old else {}
     judged = cell_verdicts(outcomes, marked, uncompared)
     changes = unchecked_changes.read(folder)
     left = _unchecked(folder, run, changes, judged, compiler_reports)

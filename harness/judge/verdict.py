@@ -6,6 +6,7 @@ its planned end, its evidence is complete, and at least one of its tests passed.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +15,7 @@ from harness.core.finding import Verdict
 from harness.core.model import CANARY_SUITE, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from harness.core.finding import Finding
 
@@ -74,10 +75,12 @@ def is_noted_everywhere(finding: Finding) -> bool:
 
 
 def cell_verdicts(
-    outcomes: Sequence[CellOutcome], findings: Sequence[Finding], uncompared: Container[str] = ()
+    outcomes: Sequence[CellOutcome],
+    findings: Sequence[Finding],
+    uncompared: Mapping[str, Container[str]] = MappingProxyType({}),
 ) -> list[CellVerdict]:
-    """A verdict for every cell. `findings`: those that have been compared with the known list. `uncompared`: those of
-    which nothing tells whether they are new, because the base could not be judged. No change is blamed for them.
+    """A verdict for every cell. `findings`: those that have been compared with the known list. `uncompared`: as
+    harness.judge.baseline tells it. No change is blamed for these.
 
     Where a target's canaries failed, its other cells are UNKNOWN.
     """
@@ -137,15 +140,20 @@ def _canary(one: CellOutcome) -> tuple[Verdict, str]:
     return (Verdict.UNKNOWN if reasons else Verdict.PASS), _joined(reasons)
 
 
-def _judged(one: CellOutcome, findings: Sequence[Finding], uncompared: Container[str]) -> tuple[Verdict, str]:
+def _judged(
+    one: CellOutcome, findings: Sequence[Finding], uncompared: Mapping[str, Container[str]]
+) -> tuple[Verdict, str]:
+    cell = f"{one.target}/{one.suite}"
     here = of_cell(findings, one.target, one.suite)
-    news = [finding for finding in here if not finding.known]
-    known = f"known: {here[0].known}" if here else ""
-    if news or one.unexplained:
+    # What is not known here is on other targets as well, where nothing tells whether it is.
+    known = f"known: {here[0].known or 'BASE shows it here'}" if here else ""
+    unclear = [finding for finding in here if cell in uncompared.get(finding.id, ())]
+    news = [finding for finding in here if not finding.known and finding.id not in uncompared]
+    if news or unclear or one.unexplained:
         found = f"{len(here)} findings in {one.failed} failed tests" if here else f"{one.failed} tests failed"
-        compared = bool(one.unexplained) or any(finding.id not in uncompared for finding in news)
-        beside = "" if compared else "BASE could not be judged here"
-        verdict = Verdict.FAIL if compared and not one.altered else Verdict.UNKNOWN
+        is_blamed = bool(news or one.unexplained)
+        beside = "" if is_blamed else "BASE could not be judged here"
+        verdict = Verdict.FAIL if is_blamed and not one.altered else Verdict.UNKNOWN
         return verdict, _joined([found, beside, *one.doubts])
     if one.absent:
         return Verdict.SKIP, one.absent

@@ -192,6 +192,8 @@ def after(talk: Talk, start_guest: StartGuest, target: str) -> list[str]:
             link.await_that(lambda: "REPLCONF ACK" in primary.asked, [replica], "the replica to report its offset")
         asked = list(dict.fromkeys(primary.asked))
         client.command("REPLICAOF", "NO", "ONE")
+        # A replica whose connection ended may have been loading the file of the next one.
+        link.await_that(lambda: link.info(replica, "persistence")["loading"] == "0", [replica], "the end of loading")
         assert client.command("GET", "k") == talk.left
         assert client.command("SET", "k", "again") == b"OK"
     return asked

@@ -201,6 +201,28 @@ def test_no_change_is_blamed_for_what_a_base_that_does_not_compile_cannot_show(
     ]
 
 
+def test_a_finding_is_known_where_the_base_shows_it_and_unclear_where_the_base_does_not_compile(
+    stored: StoredRun,
+) -> None:
+    folder = stored.finish()
+    way = baseline.Appearance(target="sparc64", suite="bitops", title="test_bitop: # != #", test="test_bitop")
+    old = baseline.Baseline(
+        base=BASE,
+        findings={WRONG: ["sparc64"]},
+        unjudged={},
+        appearances={WRONG: [way]},
+        unbuilt={"armv5/bitops": "it does not compile"},
+    )
+    baseline.keep(folder, old)
+    listed = fakes.write(folder / "known.toml", "findings = []\n")
+    judgement, _ = conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
+    verdicts = {cell.target: (cell.verdict, cell.reason) for cell in judgement.cells if cell.suite == "bitops"}
+    assert verdicts == {
+        "armv5": ("UNKNOWN", "1 findings in 1 failed tests; BASE could not be judged here"),
+        "sparc64": ("XFAIL", "known: BASE shows it here"),
+    }
+
+
 def test_a_base_that_does_not_compile_for_a_target_says_so_of_its_cells(tmp_path: Path) -> None:
     judged = judgements.judgement()
     witness = msgspec.structs.replace(judged.findings[0].witnesses[0], cells=["armv5/bitops"])
