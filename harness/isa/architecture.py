@@ -119,6 +119,8 @@ class AlignmentSwitch(NamedTuple):
     """The policy of targets whose kernel has the switch."""
     policies: str
     """The prefix of the names of its policies."""
+    file: str
+    """The file that sets it, where Linux has it."""
     own_names: Sequence[tuple[str, str]] = ()
     """Pairs of a policy that every target has and the same one of these; none if both have one `mode`."""
 
@@ -151,6 +153,8 @@ class Architecture(NamedTuple):
     misaligned_signal: signal.Signals = signal.Signals.SIGBUS
     """The signal of a misaligned access."""
     alignment_switch: AlignmentSwitch | None = None
+    counting_file: str = ""
+    """The file in which Linux counts misaligned accesses of programs, where it has one."""
     unwinding_sections: tuple[str, ...] = ()
     """Prefixes of the names of sections that describe an object's code, besides those of all architectures.
     """

@@ -204,5 +204,6 @@ ARM = Architecture(
     ],
     notation=_NOTATION,
     # /proc/cpu/alignment (Linux arch/arm/mm/alignment.c).
-    alignment_switch=AlignmentSwitch(kernel="linux-arm-2", policies="linux-arm-"),
+    alignment_switch=AlignmentSwitch(kernel="linux-arm-2", policies="linux-arm-", file="/proc/cpu/alignment"),
+    counting_file="/proc/cpu/alignment",
 )

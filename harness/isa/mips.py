@@ -70,7 +70,10 @@ MIPS = Architecture(
     alignment_switch=AlignmentSwitch(
         kernel="linux-mips",
         policies="linux-mips",
+        file="/sys/kernel/debug/mips/unaligned_action",
         own_names=[("signal", "linux-mips-nofixade"), ("fixup", "linux-mips"), ("warn", "linux-mips-show")],
     ),
+    # The same file, unaligned_instructions.
+    counting_file="/sys/kernel/debug/mips/unaligned_instructions",
     notation=_NOTATION,
 )

@@ -25,6 +25,9 @@ _NOTATION = AccessNotation(
     ],
 )
 
+# Linux arch/powerpc/kernel/traps.c, ppc_emulated, with CONFIG_PPC_EMULATED_STATS.
+_COUNTING_FILE = "/sys/kernel/debug/powerpc/emulated_warnings/unaligned"
+
 POWERPC = Architecture(
     isas=("powerpc",),
     macros="ppc|powerpc|POWERPC",
@@ -39,6 +42,7 @@ POWERPC = Architecture(
     ],
     stores="st",
     notation=_NOTATION,
+    counting_file=_COUNTING_FILE,
 )
 
 POWERPC64 = Architecture(
@@ -59,4 +63,5 @@ POWERPC64 = Architecture(
     ],
     stores="st",
     notation=_NOTATION,
+    counting_file=_COUNTING_FILE,
 )

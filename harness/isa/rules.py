@@ -119,6 +119,25 @@ def has_switch(target: Target) -> bool:
     return switch is not None and switch.kernel == target.kernel
 
 
+def switch_file(target: Target) -> str:
+    """The file that sets its kernel's treatment of misaligned accesses; empty if it has none."""
+    switch = registry.of_isa(target.isa).alignment_switch
+    return switch.file if switch is not None and has_switch(target) else ""
+
+
+def counting_file(target: Target) -> str:
+    """The file in which its kernel counts them; empty if it has none."""
+    return registry.of_isa(target.isa).counting_file
+
+
+def own_mode(policies: Mapping[str, Policy], policy: Policy, target: Target) -> int | None:
+    """What makes its kernel follow a policy, written to `switch_file`; None if nothing does."""
+    switch = registry.of_isa(target.isa).alignment_switch
+    if switch is None or not has_switch(target):
+        return None
+    return policies[dict(switch.own_names).get(policy.name, policy.name)].mode
+
+
 def settings(policies: Mapping[str, Policy], target: Target) -> list[Policy]:
     """Every policy to which a target's kernel can be set; if it has no switch, its only policy."""
     switch = registry.of_isa(target.isa).alignment_switch

@@ -17,7 +17,7 @@ from harness.judge.causality import Evidence
 from harness.judge.opinions.in_order import InOrder
 from harness.judge.opinions.second_opinion import SecondOpinion, with_ends_beside
 from harness.judge.program_runs import program_ends, program_evidence
-from harness.judge.sightings.failures import from_failed_build
+from harness.judge.sightings.failures import from_counters, from_failed_build
 from harness.judge.sightings.sighting import name_of
 from harness.judge.verdict import CellOutcome
 from harness.record import (
@@ -68,9 +68,11 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         return [], msgspec.structs.replace(outcome, unexplained=wrong)
     evidence = Evidence(cell, run, record, recorded.events)
     opinion = SecondOpinion(cell, run, record)
+    repaired = from_counters(run, record, cell, tests)
     classed = _classed(with_ends_beside(cell, run, evidence.sightings()), tests, opinion)
     unsteady_in_audit: list[str] = []
     sightings, late = _in_order(classed.sightings, tests, InOrder(cell, run, record))
+    sightings += repaired
     blocks = recorded.blocks
     doubts = [*outcome.doubts, *evidence.doubts, *classed.doubts, *late, *_doubts_of_kernel(cell, run, record, tests)]
     doubts += _doubts_of_order(cell, run, record, recorded.events)
@@ -229,10 +231,12 @@ def _doubts_of_kernel(cell: Path, run: RunRecord, record: CellRecord, tests: lis
     counted = kernel_faults.counted(tests)
     if counted is None:
         return []
-    policy = rules.policy_for(run.policies, run.policy, run.machines[record.target])
-    if policy.fixup or policy.ignore:
+    machine = run.machines[record.target]
+    policy = rules.policy_for(run.policies, run.policy, machine)
+    # On a board, the kernel and other programs count as well, and nothing records the faults.
+    if policy.fixup or policy.ignore or machine.emulator.is_board:
         return []
-    repaired = counted.half + counted.word + counted.dword + counted.multi
+    repaired = sum(counted.by_class.values())
     if repaired:
         return [f"the kernel repaired {repaired} misaligned accesses, each of which must raise a signal"]
     logs = (stored_run.read_fault_log(log) for log in cell.glob(f"guest-*/{fault_log.NAME}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -27,6 +28,7 @@ from harness.judge.cell_outcome import cell_evidence, never_run
 from harness.judge.opinions import second_opinion
 from harness.judge.program_runs.program_ends import told_apart
 from harness.judge.reproducer import best_of, write_reproducer
+from harness.judge.sightings.failures import REPAIRED
 from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.record import event_log, kernel_faults
 from harness.record.cell_events import Counters, TestEvent
@@ -246,7 +248,7 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
         origin=place.origin if place else "unknown",
         targets=list(dict.fromkeys(sighting.target for sighting in group)),
         command=best.command,
-        replay=write_reproducer(folder, run, best),
+        replay=_audit_of(run, best) if best.kind == REPAIRED else write_reproducer(folder, run, best),
         known="",
         witnesses=witnesses,
         occurrences=sum(one.count for one in group),
@@ -255,6 +257,12 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
         ended=min((one.ended for one in group if one.ended), default=0),
         scope="everywhere" if all(one.everywhere for one in group) or _ends_all_servers(run, group) else "machine",
     )
+
+
+def _audit_of(run: RunRecord, one: Sighting) -> str:
+    """The command that names the instructions of accesses that a board's kernel only counted."""
+    server, test = shlex.quote(run.server), shlex.quote(one.test.partition("[")[0])
+    return f"plumb audit --server {server} --target {one.target} --suite {one.suite} --test {test}"
 
 
 def _ends_all_servers(run: RunRecord, group: list[Sighting]) -> bool:

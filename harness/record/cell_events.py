@@ -42,6 +42,12 @@ class Counters(Record, frozen=True):
     dword: int
     multi: int
 
+    @property
+    def by_class(self) -> dict[str, int]:
+        """Class -> accesses that the kernel repaired, its own among them; without zeros."""
+        counts = {"half": self.half, "word": self.word, "dword": self.dword, "multi": self.multi}
+        return {name: number for name, number in counts.items() if number}
+
 
 class TestEvent(Record, frozen=True, tag="test"):
     """One test's outcome."""

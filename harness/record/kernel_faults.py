@@ -12,6 +12,7 @@ from harness.record.fault_log import BUS_ADRALN, signal_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from harness.record.cell_events import Event
     from harness.record.fault_log import Fault
@@ -30,11 +31,24 @@ _CODES: dict[tuple[int, int], str] = {
 """Signal and si_code -> the code's name (Linux include/uapi/asm-generic/siginfo.h)."""
 
 
-def read_counters(text: str) -> Counters:
-    """The counters in a text of /proc/cpu/alignment. Raises InfrastructureError if the text has none.
+LOG = "kernel.log"
+"""The file in a guest's folder with the lines of a board's kernel about the guest's end."""
 
-    A processor without doubleword accesses has no `DWord` line (Linux arch/arm/mm/alignment.c).
+
+def log_lines(guest: Path) -> list[str]:
+    """What a board's kernel said of a guest's end; empty if nothing."""
+    log = guest / LOG
+    return log.read_text("utf-8", "replace").splitlines() if log.is_file() else []
+
+
+def read_counters(text: str) -> Counters:
+    """The counters in a text of /proc/cpu/alignment, or a kernel's only counter, of repaired accesses.
+
+    A processor without doubleword accesses has no `DWord` line (Linux arch/arm/mm/alignment.c). Raises
+    InfrastructureError if the text has none.
     """
+    if text.strip().isdecimal():
+        return Counters(user=int(text), skipped=0, half=0, word=0, dword=0, multi=0)
     found = {name.lower(): int(number) for name, number in re.findall(r"^(\w+):\s+(\d+)", text, re.MULTILINE)}
     missing = {"user", "skipped", "half", "word", "multi"} - found.keys()
     if missing:

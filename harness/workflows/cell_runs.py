@@ -95,7 +95,9 @@ class CellRuns:
             is_elsewhere = self._prepared.targets[cell.target].target.emulator.is_elsewhere
             return self._bench.catalog.suites[cell.suite].io_bound and not is_elsewhere
 
-        return side_by_side(cells, run, io_bound=io_bound, jobs=self._request.jobs)
+        # A board's kernel counts the misaligned accesses of every program there, and has one mode for all.
+        jobs = 1 if self._bench.board is not None else self._request.jobs
+        return side_by_side(cells, run, io_bound=io_bound, jobs=jobs)
 
     def _run_cell(self, cell: Cell) -> CellRecord:
         specs = self._specs

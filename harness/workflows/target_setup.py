@@ -187,8 +187,8 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         programs |= {PLACES[each.kind]: each.program for each in units if each.program is not None}
         return self.vm_image(programs, mode=policy.mode)
 
-    def board_image(self, build: Build) -> BoardImage | None:
-        """The board that runs a server and the canary; None for a target that is not one."""
+    def board_image(self, build: Build, policy: Policy) -> BoardImage | None:
+        """The board that runs a server and the canary under a policy; None for a target that is not one."""
         board = self.bench.board
         if board is None or not self.target.emulator.is_board:
             return None
@@ -196,7 +196,8 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         if not board.board.program:
             programs[SERVER_THERE] = build.server_binary
         multiplier = self.target.timeout_multiplier
-        return msgspec.structs.replace(board, programs=programs, timeout_multiplier=multiplier)
+        mode = rules.own_mode(self.bench.catalog.policies, policy, self.target)
+        return msgspec.structs.replace(board, programs=programs, timeout_multiplier=multiplier, mode=mode)
 
     def vm_image(self, programs: Mapping[str, Path], *, mode: int | None, counted: bool = False) -> VmImage:
         """A kernel, a root file system with programs (guest path -> file), and the machine's state after it booted.

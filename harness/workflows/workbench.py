@@ -22,6 +22,7 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import environment
 from harness.core.progress import Progress
 from harness.core.target_model import DEFAULT_FAMILY
+from harness.isa import rules
 from harness.plan.board import read_board
 from harness.plan.catalog import Catalog
 from harness.run.boards.board_image import BoardImage
@@ -76,8 +77,16 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         is not valid.
         """
         board = read_board(path)
-        image = BoardImage(board=board, file=str(path), environment=environment.for_reaching())
-        return msgspec.structs.replace(self, catalog=self.catalog.on_board(board, path), board=image)
+        catalog = self.catalog.on_board(board, path)
+        target = catalog.targets[board.target]
+        image = BoardImage(
+            board=board,
+            file=str(path),
+            environment=environment.for_reaching(),
+            counting_file=rules.counting_file(target),
+            switch_file=rules.switch_file(target),
+        )
+        return msgspec.structs.replace(self, catalog=catalog, board=image)
 
     def with_toolchain(self, name: str) -> Workbench:
         """The same workbench with a family's toolchains instead of the targets' own. Fetches the family's compiler.

@@ -68,6 +68,8 @@ class StoredRun:
         """Why the native build could not run any of them; empty if it could."""
         self.detectors: dict[str, str] = {}
         self.real_kernels: set[str] = set()
+        self.boards: set[str] = set()
+        self.policy = "signal"
         self.unemulated: set[str] = set()
         self.events: dict[tuple[str, str], list[cell_events.Event]] = {}
         self.processor_seconds: dict[str, float] = {}
@@ -292,11 +294,12 @@ class StoredRun:
                             audit_seal=evidence_seal.seal(self.cell(name, suite) / run_folder.AUDIT) if audited else "",
                         )
                     )
+        kinds = {"system": self.real_kernels, "native": self.unemulated, "board": self.boards}
         machines = {
             name: target(
                 name,
                 detector=self.detectors.get(name, ""),
-                kind="system" if name in self.real_kernels else "native" if name in self.unemulated else "user",
+                kind=next((kind for kind, names in kinds.items() if name in names), "user"),
             )
             for name in self.targets
         }
@@ -307,7 +310,7 @@ class StoredRun:
             run_record.RunRecord(
                 server=self.server,
                 family="redis",
-                policy="signal",
+                policy=self.policy,
                 optimisation="O2",
                 emulator="pinned",
                 seed=1,
@@ -321,7 +324,7 @@ class StoredRun:
                 timeout_multiplier=self.timeout_multiplier,
                 everywhere=self.everywhere,
                 memory_order=self.memory_order,
-                policies=recorded_policies(Catalog().policies, "signal", machines.values()),
+                policies=recorded_policies(Catalog().policies, self.policy, machines.values()),
             ),
         )
         return self.folder

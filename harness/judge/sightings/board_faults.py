@@ -13,7 +13,7 @@ from harness.analysis.crash_reports.reported_fault import reported_fault
 from harness.core.finding import Frame
 from harness.judge.sightings.failures import guest_log
 from harness.judge.sightings.places import from_fault
-from harness.record import fault_log
+from harness.record import fault_log, kernel_faults
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,8 +29,16 @@ def with_reported_fault(
     """The sighting of a server that died of a signal, as one of the fault that its report describes.
 
     Where the server's program is on this host, the finding is that of an emulated target. Otherwise it has the function
-    alone. It stays as it is after a failed assertion, and if the report does not name that signal and its place.
+    alone. It stays as it is after a failed assertion, and if the report does not name that signal and its place. With
+    each, there is what the board's kernel said of the end.
     """
+    found = _from_report(sighting, run, record, guest, event, test)
+    return msgspec.structs.replace(found, kernel="; ".join(kernel_faults.log_lines(guest)))
+
+
+def _from_report(
+    sighting: Sighting, run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent, test: TestEvent | None
+) -> Sighting:
     log = guest_log(guest)
     report = assertion_log.crash_report(log, event.pid)
     if sighting.kind == "assertion" or report is None or not report.signal:

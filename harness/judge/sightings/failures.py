@@ -10,12 +10,14 @@ import msgspec
 
 from harness.analysis import symbols
 from harness.analysis.crash_reports.assertion_log import UNKNOWN, asserted
+from harness.isa import rules
 from harness.judge import triggering_command
 from harness.judge.sightings.sighting import Sighting, StartedWith, as_name, assertion_title, fields_of, name_of
-from harness.record import fault_log, program_launch, run_folder
+from harness.record import event_log, fault_log, kernel_faults, program_launch, run_folder
 from harness.record.cell_events import NO_PONG
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from harness.record.cell_events import GuestEvent, TestEvent
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 FEWEST_WORDS = 3
 """A message with fewer words is not a title."""
+REPAIRED = "alignment-repaired"
+"""The kind of accesses that a kernel repaired and counted."""
 SHOWN_REQUESTS = 3
 """The number of requests shown of those that reproduce a difference: the last ones."""
 
@@ -117,6 +121,36 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
     return msgspec.structs.replace(
         sighting, difference=test.difference, again=test.again, started_with=given, transcript=None, command=command
     )
+
+
+def from_counters(run: RunRecord, record: CellRecord, cell: Path, tests: Iterable[TestEvent]) -> list[Sighting]:
+    """The sightings of accesses that a board's kernel repaired during tests, under a policy that has it repair them.
+
+    The kernel counts them and names no instruction. An audit of the emulated target does.
+    """
+    machine = run.machines[record.target]
+    if not machine.emulator.is_board or not rules.policy_for(run.policies, run.policy, machine).fixup:
+        return []
+    found = []
+    for test in tests:
+        counts = kernel_faults.counted([test])
+        # What the kernel itself misaligns is in the classes, and not here.
+        number = counts.user - counts.skipped if counts is not None else 0
+        if counts is None or number <= 0:
+            continue
+        classes = counts.by_class if sum(counts.by_class.values()) == number else {}
+        told = f" ({', '.join(f'{count} {name}' for name, count in classes.items())})" if classes else ""
+        sighting = _plain(
+            record,
+            kind=REPAIRED,
+            subject=name_of(test),
+            title=f"the kernel repaired {number} misaligned accesses{told} in {name_of(test)}",
+            evidence=str(cell / event_log.NAME),
+            detector="counters",
+            test=test,
+        )
+        found.append(msgspec.structs.replace(sighting, count=number, command=""))
+    return found
 
 
 def _title_of_failure(test: TestEvent) -> str:

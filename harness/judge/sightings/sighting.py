@@ -36,7 +36,9 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     identity: str
     detector: str
     """`signal`: a fault record. `audit`: a reported access. A detector's name: its report in the guest's log.
-    `process`: a guest's bad end or hang. `suite`: a failed test. `compiler`: a failed build."""
+    `process`: a guest's bad end or hang. `suite`: a failed test. `compiler`: a failed build. `counters`: a
+    kernel's count of accesses that it repaired.
+    """
     count: int = 1
     """The number of occurrences. In an audit, one sighting stands for every misaligned access by an instruction."""
     access_class: AccessClass | Literal[""] = ""

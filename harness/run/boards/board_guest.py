@@ -12,8 +12,9 @@ import hiredis
 from harness.core.errors import InfrastructureError
 from harness.core.sockets import connect
 from harness.protocol.resp import Client
+from harness.record import kernel_faults
 from harness.run.boards.reached_machine import Tunnel
-from harness.run.boards.remote_shell import RemoteProcess
+from harness.run.boards.remote_process import RemoteProcess
 from harness.run.server_process import RemoteGuest, StartError
 
 if TYPE_CHECKING:
@@ -66,7 +67,15 @@ class BoardGuest(RemoteGuest):
         code = self._remote.poll()
         if code is None:
             self._tunnel.refuse_ended()
+        elif code < 0:
+            self._keep_kernel_log()
         return code
+
+    def _keep_kernel_log(self) -> None:
+        """Keep what the board's kernel says of its end, once."""
+        place = self.folder / kernel_faults.LOG
+        if not place.is_file():
+            place.write_text("".join(f"{line}\n" for line in self.host.kernel_log(self._pid)), "utf-8")
 
     def terminate(self) -> None:
         """Tell the server to end, by SIGTERM."""

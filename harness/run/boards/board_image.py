@@ -19,6 +19,12 @@ class BoardImage(Record, frozen=True):
     """The user's file, for messages."""
     environment: dict[str, str]
     """The environment of the commands that reach it."""
+    counting_file: str = ""
+    """The file there in which the target's kernel counts misaligned accesses; empty if it has none."""
+    switch_file: str = ""
+    """The file there that sets what the kernel does with them; empty if it has none."""
+    mode: int | None = None
+    """What the policy sets there; None: nothing."""
     programs: dict[str, Path] = msgspec.field(default_factory=dict)
     """Name there -> file here."""
     timeout_multiplier: float = 1.0

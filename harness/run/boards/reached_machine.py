@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import shlex
 import tempfile
@@ -13,7 +12,8 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.sockets import held_port
 from harness.plan.board import PORT_HERE, PORT_THERE
-from harness.run.boards.remote_shell import RemoteProcess, RemoteShell, reserved_name, with_values
+from harness.run.boards.board_keeper import BoardKeeper
+from harness.run.boards.remote_shell import RemoteShell, reserved_name, with_values
 
 if TYPE_CHECKING:
     import socket
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from harness.core.sockets import Address
     from harness.record.cell_events import Counters
     from harness.run.boards.board_image import BoardImage
+    from harness.run.boards.remote_process import RemoteProcess
 
 LOOPBACK = "127.0.0.1"
 SERVER = "server"
@@ -107,6 +108,7 @@ class ReachedMachine:
         self.shell = RemoteShell(image)
         self.folder = ""
         """The cell's folder there; empty before its first use, and after `close`."""
+        self._keeper: BoardKeeper | None = None
         self._open: list[tuple[RemoteProcess, Tunnel]] = []
 
     def machine(self) -> Self:
@@ -114,14 +116,7 @@ class ReachedMachine:
         if self.folder:
             return self
         folder = f"{self.image.board.folder.rstrip('/')}/{reserved_name()}"
-        made = self.shell.run("mkdir", "-m", "700", folder, quiet=False)
-        if made.code != 0:
-            raise InfrastructureError(
-                "the board's folder cannot be used",
-                where=f"{self.image.file}: folder = {self.image.board.folder}",
-                because=made.output.decode("utf-8", "replace").strip(),
-                remedy="name a folder there that its user may write",
-            )
+        self._keeper = BoardKeeper(self.shell, folder)
         self.folder = folder
         for name, program in self.image.programs.items():
             self.shell.put(program, f"{folder}/{name}")
@@ -152,8 +147,12 @@ class ReachedMachine:
         self._open = [one for one in self._open if one[0] is not started]
 
     def counters(self) -> Counters | None:
-        """No counters of misaligned accesses are read from a board."""
-        return None
+        """The kernel's counters of misaligned accesses, of every program there; None if nothing tells them yet."""
+        return self._keeper.counters() if self._keeper is not None else None
+
+    def kernel_log(self, pid: int) -> list[str]:
+        """The new lines of its kernel's log about a process; empty if its user may not read them."""
+        return self._keeper.log_of(pid) if self._keeper is not None else []
 
     def refuse_ended(self) -> None:
         """Raise InfrastructureError if a connection to a server was lost."""
@@ -162,8 +161,10 @@ class ReachedMachine:
             tunnel.refuse_ended()
 
     def close(self) -> None:
-        """Remove the cell's folder there. If the connection is lost, it remains."""
-        folder, self.folder = self.folder, ""
-        if folder:
-            with contextlib.suppress(InfrastructureError):
-                self.shell.run("rm", "-rf", folder)
+        """Remove the cell's folder there, and put the alignment mode back. If the connection is lost, that happens
+        there.
+        """
+        self.folder = ""
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None

@@ -14,17 +14,14 @@ import re
 import shlex
 import signal
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
-from harness.core.processes.capped_log import CappedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import IO
 
     from harness.run.boards.board_image import BoardImage
 
@@ -33,31 +30,11 @@ MARK = "plumbline:"
 ANSWER_SECONDS = 20.0
 """How long the machine may take to answer a question, which is a line each way."""
 COPY_SECONDS = 300.0
-POLL_SECONDS = 0.02
-_SAID = re.compile(rf"^{MARK} (\w+) (.*)$", re.MULTILINE)
+SAID = re.compile(rf"^{MARK} (\w+) (.*)\n", re.MULTILINE)
+"""A whole line of a script: its first word, and the rest."""
 
 # Each script is one line: the login shell may be csh, whose words cannot contain a line's end.
 _RUN = f'"$@"; echo "{MARK} end $?" >&2'
-_SUPERVISE = " ".join(
-    [
-        'cd "$1" || { echo "' + MARK + ' lacking $1" >&2; exit 1; };',
-        "shift; exec 3<&0;",
-        # In a session of its own, a server ends with everything that it has started.
-        "if command -v setsid >/dev/null 2>&1;",
-        'then g=-; setsid "$@" </dev/null 3<&- 2>&1 & p=$!;',
-        'else g=; "$@" </dev/null 3<&- 2>&1 & p=$!; fi;',
-        f'echo "{MARK} pid $p" >&2;',
-        "( while read -r what which <&3; do case $what in",
-        "state) s=$(sed 's/.*) \\(.\\).*/\\1/' /proc/$p/stat 2>/dev/null || ps -o s= -p $p 2>/dev/null);",
-        f'echo "{MARK} state $which $s" >&2;;',
-        '*) kill -s "$what" "$p";; esac; done;',
-        # The connection has ended. A program that was started just now may not be in its session yet.
-        'kill -s KILL "$p" 2>/dev/null; if test "$g"; then kill -s KILL -- "-$p" 2>/dev/null; fi ) >/dev/null & w=$!;',
-        'wait "$p"; c=$?;',
-        'kill -s KILL "$w" 2>/dev/null; if test "$g"; then kill -s KILL -- "-$p" 2>/dev/null; fi;',
-        f'echo "{MARK} end $c" >&2',
-    ]
-)
 
 
 class Ended(NamedTuple):
@@ -115,7 +92,7 @@ class RemoteShell:
             said = errors.read().decode("utf-8", "replace")
             output.seek(0)
             content = output.read()
-        status = next((value for word, value in _SAID.findall(said) if word == "end"), "")
+        status = next((value for word, value in SAID.findall(said) if word == "end"), "")
         if not status.isdecimal():
             late = f"no answer within {self.image.deadline_seconds(deadline_seconds):.0f} s"
             raise self.lost(said, status=late if expired else f"{self.board.start[0]} ended with {started.returncode}")
@@ -200,101 +177,6 @@ def _as_file(content: bytes | Path) -> Iterator[Path]:
         file.write(content)
         file.flush()
         yield Path(file.name)
-
-
-class RemoteProcess:
-    """A program that runs on a board until it ends, or the connection does."""
-
-    def __init__(self, shell: RemoteShell, command: Sequence[str], *, folder: str, log: Path, said: Path) -> None:
-        """Start it in a folder there. `log` receives both of its outputs, `said` what the connection says."""
-        self._shell = shell
-        self._said = said
-        self._asked = 0
-        with log.open("wb") as output, said.open("wb") as errors:
-            self.capped = CappedLog(output.fileno())
-            self.process = process.start(
-                shell.words(_SUPERVISE, folder, *command),
-                output=output,
-                errors=errors,
-                requests=process.PIPE,
-                environment=shell.image.environment,
-            )
-
-    def _answers(self) -> list[tuple[str, str]]:
-        return _SAID.findall(self._text())
-
-    def _text(self) -> str:
-        return self._said.read_bytes().decode("utf-8", "replace")
-
-    def _answer(self, word: str, value: str = "") -> str:
-        """The last answer that begins with this word and value; empty if there is none."""
-        found = [rest for said, rest in self._answers() if said == word and rest.startswith(value)]
-        return found[-1] if found else ""
-
-    def pid(self) -> int:
-        """Its process number there. Raises InfrastructureError if the machine does not tell it."""
-        deadline = time.monotonic() + self._shell.image.deadline_seconds(ANSWER_SECONDS)
-        while not (pid := self._answer("pid")):
-            ended = self.process.poll()
-            if ended is not None and not self._answer("pid"):
-                raise self._shell.lost(self._text(), status=f"{self._shell.board.start[0]} ended with {ended}")
-            if time.monotonic() > deadline:
-                raise self._shell.lost(self._text(), status="the server's process number did not arrive")
-            time.sleep(POLL_SECONDS)
-        return int(pid)
-
-    def poll(self) -> int | None:
-        """Its exit status, negative for a signal; None while it runs.
-
-        Raises InfrastructureError if the connection has ended without it.
-        """
-        ended = self.process.poll()
-        if status := self._answer("end"):
-            return code_of(int(status))
-        if ended is not None:
-            raise self._shell.lost(self._text(), status=f"{self._shell.board.start[0]} ended with {ended}")
-        return None
-
-    def state(self) -> str:
-        """Its state there, as one letter of ps(1); empty if it has ended. Raises InfrastructureError without answer."""
-        self._asked += 1
-        asked = str(self._asked)
-        self._tell(f"state {asked}")
-        deadline = time.monotonic() + self._shell.image.deadline_seconds(ANSWER_SECONDS)
-        while not (answer := self._answer("state", f"{asked} ") or self._answer("state", asked)):
-            if self.poll() is not None:
-                return ""
-            if time.monotonic() > deadline:
-                raise self._shell.lost(self._text(), status="the board does not answer")
-            time.sleep(POLL_SECONDS)
-        return answer.partition(" ")[2]
-
-    def send_signal(self, number: int) -> None:
-        """Send a signal to it. Nothing happens if it has ended."""
-        self._tell(signal.Signals(number).name.removeprefix("SIG"))
-
-    def _tell(self, line: str) -> None:
-        stream: IO[bytes] | None = self.process.stdin
-        assert stream is not None
-        if stream.closed:
-            return
-        with contextlib.suppress(OSError):
-            stream.write(f"{line}\n".encode())
-            stream.flush()
-
-    def close(self) -> None:
-        """End it, if it still runs, and the connection: at the end of its input, the script there kills it.
-
-        Nothing happens if it is closed already.
-        """
-        assert self.process.stdin is not None
-        if self.process.stdin.closed:
-            return
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
-        process.ends_within(self.process, self._shell.image.deadline_seconds(ANSWER_SECONDS))
-        process.kill_group(self.process)
-        self.capped.close()
 
 
 def reserved_name() -> str:

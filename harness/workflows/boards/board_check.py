@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from harness.core.errors import InfrastructureError
 from harness.core.sockets import connect
 from harness.run.boards.reached_machine import ReachedMachine, Tunnel
-from harness.run.boards.remote_shell import RemoteProcess
+from harness.run.boards.remote_process import RemoteProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -99,7 +99,7 @@ class RunSetup:
             with_tls=with_tls,
             tls_problem=tls_problem,
             machine=setup.server_image(build, units.values(), runner.policy),
-            board=setup.board_image(build),
+            board=setup.board_image(build, runner.policy),
             units=units,
             modules=modules,
             misfits=misfits,

@@ -132,12 +132,13 @@ def guest_on(machine: SshMachine, folder: Path, server: str = "redis-7.0.15") ->
     setup = set_up_target(bench, bench.catalog.targets["armv5"])
     tree = bench.open_server(server)
     build = setup.build(tree, "O2")
-    image = setup.board_image(build)
+    runner = setup.runner("signal")
+    image = setup.board_image(build, runner.policy)
     assert image is not None
     host = ReachedMachine(image)
     spec = ServerSpec(build=build, version=tree.version)
     try:
-        with guest_of(spec, setup.runner("signal"), folder / "guest-1", host=host, sockets=folder) as guest:
+        with guest_of(spec, runner, folder / "guest-1", host=host, sockets=folder) as guest:
             yield guest  # type: ignore[misc]
     finally:
         host.close()
@@ -173,6 +174,7 @@ def test_a_cut_connection_says_nothing_about_the_server_and_leaves_nothing_there
         with pytest.raises(InfrastructureError):
             guest.refuse_silence()
         until(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+    until(lambda: machine.left() == [])
 
 
 def test_a_check_passes_on_a_sound_machine_and_is_unknown_on_one_that_is_gone(

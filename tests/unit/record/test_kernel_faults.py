@@ -46,6 +46,11 @@ def test_the_kernels_counters_are_read() -> None:
     assert read_counters(VERSATILE) == Counters(user=2011, skipped=1, half=2, word=4, dword=2002, multi=5)
 
 
+def test_a_kernel_with_one_counter_counts_what_it_repaired() -> None:
+    # MIPS' unaligned_instructions.
+    assert read_counters("17\n") == counters(17)
+
+
 def test_a_processor_without_doublewords_counts_none() -> None:
     assert read_counters(VERSATILE.replace("DWord:\t\t2002\n", "")).dword == 0
 
@@ -159,3 +164,43 @@ def test_every_access_that_a_kernel_counted_must_be_in_the_evidence(
     (cell,) = [one for one in judgement.cells if one.suite == "bitops"]
     assert cell.verdict == verdict
     assert cell.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("policy", "moved", "title"),
+    [
+        ("fixup", counters(3, word=3), "the kernel repaired 3 misaligned accesses (3 word) in TEST"),
+        # The kernel repaired two of its own, so that the classes are not the programs'.
+        ("fixup", counters(3, word=5), "the kernel repaired 3 misaligned accesses in TEST"),
+        (
+            "fixup",
+            counters(4, word=3, skipped=1),
+            "the kernel repaired 3 misaligned accesses (3 word) in TEST",
+        ),
+        # All were its own, or ended in a signal.
+        ("fixup", counters(0, word=5), ""),
+        ("fixup", counters(1, skipped=1), ""),
+        ("signal", counters(3, word=3), ""),
+    ],
+    ids=["classes", "with its own", "one skipped", "only its own", "none repaired", "not its policy"],
+)
+def test_accesses_that_a_boards_kernel_repaired_are_a_finding_of_the_test(
+    tmp_path: Path, policy: str, moved: Counters, title: str
+) -> None:
+    run = StoredRun(tmp_path / "run", targets=("armv5",))
+    run.boards, run.policy = {"armv5"}, policy
+    run.canary("armv5")
+    name = "bitops/test_bitops.py::test_bitop[1]"
+    before = counters(7, word=3)
+    after = Counters(**{name: getattr(before, name) + getattr(moved, name) for name in Counters.__struct_fields__})
+    run.test("armv5", "bitops", name, counters=(before, after))
+    judgement, _ = conclude(
+        stored_run.read(run.finish()), fakes.write(tmp_path / "known.toml", "findings = []\n"), fakes.quiet()
+    )
+    (cell,) = [one for one in judgement.cells if one.suite == "bitops"]
+    assert cell.verdict == ("FAIL" if title else "PASS")
+    assert [one.title for one in judgement.findings] == ([title.replace("TEST", name)] if title else [])
+    for one in judgement.findings:
+        assert (one.id, one.occurrences) == ("alignment-repaired-bitops_test_bitops.py_test_bitop", 3)
+        assert one.replay.endswith("--target armv5 --suite bitops --test bitops/test_bitops.py::test_bitop")
+        assert one.replay.startswith("plumb audit --server ")

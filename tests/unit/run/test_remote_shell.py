@@ -17,7 +17,8 @@ import pytest
 from harness.core.errors import InfrastructureError
 from harness.plan.board import Board
 from harness.run.boards.board_image import BoardImage
-from harness.run.boards.remote_shell import RemoteProcess, RemoteShell, code_of
+from harness.run.boards.remote_process import RemoteProcess
+from harness.run.boards.remote_shell import RemoteShell, code_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
