@@ -65,7 +65,8 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
     if record.suite == CANARY_SUITE:
         # A failed canary is not a finding: it means that the run could not find anything.
         wrong = [test.message for test in tests if test.outcome == "failed"]
-        return [], msgspec.structs.replace(outcome, unexplained=wrong)
+        told = next((test.message for test in tests if test.outcome == "passed" and test.message), "")
+        return [], msgspec.structs.replace(outcome, unexplained=wrong, told=told)
     evidence = Evidence(cell, run, record, recorded.events)
     opinion = SecondOpinion(cell, run, record)
     repaired = from_counters(run, record, cell, tests)

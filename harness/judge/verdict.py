@@ -50,6 +50,8 @@ class CellOutcome(Record, frozen=True):
     """The others of its audit, which are not among its own failed tests."""
     unasked: str = ""
     """Why the native build gave no second opinion on the failed tests; empty if it did, or if none was needed."""
+    told: str = ""
+    """What the canaries say of a board in words; empty for other cells."""
     hindered: int = 0
     """How many of the failed tests could not run, because a server did not start or had ended before."""
 
@@ -137,7 +139,8 @@ def _canary(one: CellOutcome) -> tuple[Verdict, str]:
         reasons.append(f"{one.failed} canaries misbehaved: {'; '.join(one.unexplained[:SHOWN])}")
     if not one.passed and not reasons:
         reasons.append("no canary ran")
-    return (Verdict.UNKNOWN if reasons else Verdict.PASS), _joined(reasons)
+    told = [one.told] if one.told else []
+    return (Verdict.UNKNOWN if reasons else Verdict.PASS), _joined([*reasons, *told])
 
 
 def _judged(

@@ -6,7 +6,7 @@ The program is generated from harness/isa/accesses/ISA.toml; harness.isa.rules d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -292,6 +292,42 @@ def disagreements(case: CanaryCase, performed: CanaryResult, runner: Runner) -> 
         # A loop of load and store loads first; if the load raises a signal, the store never happens.
         wrong.append(f"a {_direction(access)} is to be reported, got {matching}")
     return wrong
+
+
+_EFFECTS = {
+    "done": "repairs",
+    "signal": "kills",
+    "unaddressed": "kills",
+    "at-pc": "kills",
+    "rotated": "rotates",
+    "truncated": "cuts the addresses of",
+}
+"""An outcome of a misaligned access -> the verb for the machine."""
+_CLASSES = {"half": "halfwords", "word": "words", "dword": "doublewords", "multi": "multiples", "pair": "pairs"}
+
+
+def in_words(cases: Sequence[CanaryCase], outcomes: Mapping[str, list[str]], runner: Runner) -> str:
+    """What a machine does with misaligned accesses of each class: `this machine repairs words; kills doublewords`.
+
+    `outcomes`: of each access at every offset, as `perform_all` returns them.
+    """
+    verbs: dict[str, set[str]] = {}
+    for case in cases:
+        access = case.access
+        for offset, outcome in zip(offsets(access), outcomes[access.name], strict=True):
+            one = rules.shape(access, offset)
+            if one.modulo:
+                free = outcome == "done" and not rules.forbidden(runner.target, runner.policy, one)
+                verb = "allows" if free else _EFFECTS.get(outcome, f"answers {outcome} to")
+                verbs.setdefault(access.access_class, set()).add(verb)
+    classes: dict[str, list[str]] = {}
+    for name, seen in verbs.items():
+        # An access may be free at some misaligned addresses, such as 4 mod 8.
+        verb = " or ".join(sorted(seen - {"allows"} or seen))
+        classes.setdefault(verb, []).append(_CLASSES.get(name, f"{name} accesses"))
+    return "at misaligned addresses, this machine " + "; ".join(
+        f"{verb} {', '.join(names)}" for verb, names in classes.items()
+    )
 
 
 def _direction(access: PlannedAccess) -> Direction:

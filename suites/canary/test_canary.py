@@ -17,6 +17,7 @@ from harness.run.canary import CanaryResult
 if TYPE_CHECKING:
     from harness.run.canary import CanaryCase, CanaryRunner
     from harness.run.cell_spec import CellSpec
+    from harness.run.session.cell_session import CellSession
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +35,15 @@ def deaths(cell: CellSpec, perform: CanaryRunner) -> dict[str, str]:
     return canary.deaths(perform, canary.cases(cell.runner))
 
 
-def test_canary(performed: CanaryResult, deaths: dict[str, str], cell: CellSpec, canary_case: CanaryCase) -> None:
+def test_canary(
+    performed: CanaryResult,
+    deaths: dict[str, str],
+    cell: CellSpec,
+    cell_run: CellSession,
+    canary_case: CanaryCase,
+) -> None:
+    if cell.runner.target.emulator.is_board:
+        cell_run.current.note = canary.in_words(canary.cases(cell.runner), performed.outcomes, cell.runner)
     wrong = canary.disagreements(canary_case, performed, cell.runner)
     where = f"{canary_case.access.name} on {cell.runner.target.name}, policy {cell.runner.policy.name}"
     assert not wrong, f"{where}: {'; '.join(wrong)}"

@@ -49,6 +49,7 @@ MOST_RELATED = 20
 
 _RULES = {
     "alignment": "A misaligned access: SIGBUS on machines that enforce alignment, or a slow or wrong repair.",
+    "alignment-repaired": "Misaligned accesses that the machine's kernel repaired: slow there, and SIGBUS elsewhere.",
     "crash": "The server died of a signal that left no record.",
     "exit": "The server ended by itself.",
     "hang": "The server stopped answering.",

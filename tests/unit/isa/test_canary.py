@@ -262,3 +262,28 @@ def test_an_access_is_made_in_each_mode_and_state_that_its_target_has() -> None:
     plain = {one.name for one in access_table.plain_accesses(CATALOG.targets["armv7"])}
     assert {"ldr", "vld1-hinted"} <= plain
     assert not {"ldr-pre-indexed", "ldr-a32"} & plain
+
+
+@pytest.mark.parametrize(
+    ("target", "policy", "words"),
+    [
+        ("armv5", "linux-arm-2", "repairs words, halfwords, doublewords, multiples; kills vfp accesses, swap accesses"),
+        (
+            "armv6",
+            "linux-arm-4",
+            "allows words, halfwords; kills doublewords, multiples, vfp accesses, swap accesses, exclusive accesses",
+        ),
+        (
+            "armv5",
+            "ignore",
+            "cuts the addresses of or rotates words, swap accesses; "
+            "cuts the addresses of halfwords, doublewords, multiples, vfp accesses",
+        ),
+    ],
+)
+def test_what_a_machine_does_is_said_in_words(target: str, policy: str, words: str) -> None:
+    machine = CATALOG.targets[target]
+    runner = runner_of(machine, rules.policy_for(CATALOG.policies, policy, machine))
+    every = canary.cases(runner)
+    outcomes = {one.access.name: [str(outcome) for outcome in one.prescribed] for one in every}
+    assert canary.in_words(every, outcomes, runner) == f"at misaligned addresses, this machine {words}"

@@ -1,0 +1,145 @@
+"""A whole separate machine is the board: a real kernel of the kernel tier, which ssh reaches over its emulated network.
+
+Its own kernel raises SIGBUS, or repairs the accesses and counts them.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness.build import initramfs
+from harness.core.cache import Cache
+from harness.core.errors import ExitCode
+from harness.core.processes import process
+from harness.run.vm.machine import Machine
+from harness.run.vm.snapshot import snapshot
+from harness.run.vm.vm_image import VmImage
+from tests.end_to_end.kernel.test_machine import built
+from tests.end_to_end.support import machines
+from tests.end_to_end.support.plumb_runs import document, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [
+    pytest.mark.end_to_end,
+    pytest.mark.slow(instead="test_ssh_board.py, with the emulator as the machine's processor; test_board_keeper.py"),
+]
+
+PACKAGES = ["busybox-static", "dropbear-bin", "libcrypt1", "libgmp10", "libtomcrypt1", "libtommath1", "zlib1g"]
+"""Of Debian's armel: a shell with its tools, and a server of ssh with its libraries."""
+LIBRARIES = ("lib", "usr/lib")
+SSH_PORT = 22
+FILES = {
+    "/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
+    "/etc/group": "root:x:0:\n",
+    "/etc/shells": "/bin/sh\n",
+}
+
+
+def archive_with_ssh() -> initramfs.Initramfs:
+    """A root file system with a server of ssh, a shell, and the libraries of servers."""
+    bench = machines.quiet_workbench()
+    root = bench.fetcher.packages("bookworm", "armel", PACKAGES)
+    tools, triple = machines.toolchain_of("armv5"), "arm-linux-gnueabi"
+    folders = {f"{place}/{triple}": str(root / place / triple) for place in LIBRARIES}
+    mine = msgspec.structs.replace(tools, sysroot=tools.sysroot | folders)
+    server = machines.build(bench.open_server("redis-3.2.6"), "armv5").server_binary
+    places = {
+        **initramfs.with_libraries({"/srv/server": server}, tools),
+        **initramfs.with_libraries(
+            {"/bin/dropbear": root / "usr/sbin/dropbear", "/bin/dropbearkey": root / "usr/bin/dropbearkey"}, mine
+        ),
+        "/bin/busybox": root / "bin/busybox",
+    }
+    kernel = built("versatile")
+    init = initramfs.compile_init(bench.cache, machines.CATALOG.toolchains[kernel.spec.toolchain])
+    return initramfs.assemble(bench.cache, init, places, memory_bytes=kernel.spec.machine.memory_mib << 20)
+
+
+@pytest.fixture
+def computer(tmp_path: Path) -> Iterator[Machine]:
+    kernel, archive = built("versatile"), archive_with_ssh()
+    with tempfile.TemporaryDirectory(prefix="plumb-") as sockets:
+        state = snapshot(Cache.default(), kernel, archive, sockets=Path(sockets))
+        image = VmImage(kernel=kernel, initramfs=archive, snapshot=state)
+        with Machine(image, tmp_path / "machine", sockets=Path(sockets), ports=(SSH_PORT,)) as machine:
+            yield machine
+
+
+@pytest.fixture
+def board(computer: Machine, tmp_path: Path) -> Path:
+    """The board's file. Everything there runs as root."""
+
+    def there(*words: str) -> str:
+        ran = computer.run(words, deadline_seconds=120, traced=False)
+        assert ran.end is not None, ran
+        assert ran.end.code == 0, ran
+        return ran.output.decode()
+
+    process.run_successfully(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "user"], deadline_seconds=60, problem="no key"
+    )
+    files = {**FILES, "/root/.ssh/authorized_keys": (tmp_path / "user.pub").read_text("utf-8")}
+    for place, content in files.items():
+        computer.write(place, content.encode())
+    there("/bin/busybox", "--install", "-s", "/bin")
+    said = there("/bin/dropbearkey", "-t", "ed25519", "-f", "/run/hostkey")
+    key = next(line for line in said.splitlines() if line.startswith("ssh-ed25519"))
+    environment = {"PATH": "/bin", "HOME": "/root"}
+    words = ["/bin/dropbear", "-F", "-E", "-s", "-r", "/run/hostkey", "-p", str(SSH_PORT)]
+    computer.start(words, output="/run/dropbear.log", environment=environment, traced=False)
+    address, port = computer.endpoint(SSH_PORT)
+    (tmp_path / "known").write_text(f"[{address}]:{port} {key}\n", "utf-8")
+    (tmp_path / "config").write_text(
+        f"Host machine\nHostName {address}\nPort {port}\nUser root\nIdentityFile {tmp_path}/user\nIdentitiesOnly yes\n"
+        f"UserKnownHostsFile {tmp_path}/known\nGlobalKnownHostsFile none\nBatchMode yes\nExitOnForwardFailure yes\n",
+        "utf-8",
+    )
+    login = ["ssh", "-F", str(tmp_path / "config")]
+    # Its server forwards no Unix sockets.
+    way = [*login, "-N", "-L", "{port here}:127.0.0.1:{port there}", "machine"]
+    path = tmp_path / "board.toml"
+    keys = {"start": [*login, "machine"], "reach": way, "target": "armv5"}
+    path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items()), "utf-8")
+    return path
+
+
+def left(computer: Machine) -> list[str]:
+    """What a run has left there: folders, and processes beside the server of ssh."""
+    listed = computer.run(["/bin/ls", "/tmp"], deadline_seconds=60, traced=False).output.decode().split()
+    return [name for name in listed if name.startswith("plumbline")] + [
+        line for line in computer.processes() if line.split()[3] not in {"init", "dropbear"}
+    ]
+
+
+def test_each_step_of_reaching_it_works(board: Path, computer: Machine) -> None:
+    finished = run("board", board)
+    assert finished.returncode == ExitCode.PASS, finished.stdout
+    assert left(computer) == []
+
+
+def test_a_server_dies_there_of_sigbus_and_the_repaired_accesses_are_counted(
+    board: Path, computer: Machine, tmp_path: Path
+) -> None:
+    computer.set_alignment(2)
+    words = ["check", "--board", board, "--server", "redis-3.2.6", "--suite", "bitops", "--test", "bitpos_finds"]
+    finished = run(*words, "--json", "--run", tmp_path / "signal")
+    assert finished.returncode == ExitCode.FINDINGS, finished.stdout
+    found = document(finished)
+    assert "alignment-redisBitpos-load" in {one["id"] for one in found["findings"]}
+    (canaries,) = [cell["reason"] for cell in found["cells"] if cell["suite"] == "canary"]
+    assert canaries.endswith("this machine kills words, halfwords, doublewords, multiples, vfp accesses, swap accesses")
+    assert "2 (fixup)" in computer.alignment(), "the mode is not put back"
+    assert left(computer) == []
+    found = document(run(*words, "--json", "--policy", "fixup", "--run", tmp_path / "fixup"))
+    (repaired,) = found["findings"]
+    assert repaired["kind"] == "alignment-repaired"
+    assert "word" in repaired["title"]
+    assert left(computer) == []
