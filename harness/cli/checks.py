@@ -19,6 +19,7 @@ from harness.isa import rules
 from harness.plan.catalog import DEFAULT_TARGETS
 from harness.plan.plan import make_plan
 from harness.plan.request import CheckSettings
+from harness.workflows.boards.board_counters import refuse_uncounted
 from harness.workflows.campaign import campaign_page, campaign_status
 from harness.workflows.campaign.campaign_folder import CampaignFolder
 from harness.workflows.campaign.engine.cluster import is_loopback, make_keys, read_file, require_engine
@@ -83,12 +84,7 @@ def check(
     if limit_seconds is not None and tier != "thorough":
         why = f"no suite of tier {tier} is open-ended"
         raise UsageError("a time limit is not possible", where="--time", because=why, remedy="--tier thorough")
-    bench = run.workbench()
-    if board is not None:
-        _refuse_beside_board(run, targets, on)
-        bench = bench.on_board(board)
-        assert bench.board is not None
-        targets = (bench.board.board.target,)
+    bench, targets = _bench_and_targets(run, targets, board, on)
     plan = make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier)
     _refuse_unused(bench.catalog, plan, mixed=mixed, target_clients=target_clients)
     _refuse_unused_io(bench.catalog, plan, run.io)
@@ -120,6 +116,19 @@ def _run(
     """Run a check here or on other machines, and show its report."""
     request = planned_request(bench.catalog, run, plan, check, spread=spread)
     return carry_out(bench, request, run, annotations=annotations, spread=spread)
+
+
+def _bench_and_targets(
+    run: RunOptions, targets: tuple[str, ...], board: Path | None, on: str
+) -> tuple[Workbench, tuple[str, ...]]:
+    """The workbench of a run, and the targets that are asked for: with a board, the board's own."""
+    bench = run.workbench()
+    if board is None:
+        return bench, targets
+    _refuse_beside_board(run, targets, on)
+    bench = bench.on_board(board)
+    assert bench.board is not None
+    return bench, (bench.board.board.target,)
 
 
 def _refuse_beside_board(run: RunOptions, targets: tuple[str, ...], on: str) -> None:
@@ -173,6 +182,7 @@ def _refuse_unused_io(catalog: Catalog, plan: Plan, io: Transport) -> None:
 
 @click.command()
 @options.target
+@options.board
 @options.server
 @options.policy
 @options.test
@@ -195,6 +205,7 @@ def fuzz(
     run: RunOptions,
     *,
     targets: tuple[str, ...],
+    board: Path | None,
     server: str,
     policy: str,
     tests: tuple[str, ...],
@@ -213,7 +224,7 @@ def fuzz(
     """
     if limit_seconds is None:
         limit_seconds = FUZZ_SECONDS if limit_count is None else UNLIMITED_SECONDS
-    bench = run.workbench()
+    bench, targets = _bench_and_targets(run, targets, board, on)
     return _run(
         bench,
         run,
@@ -243,6 +254,7 @@ def fuzz(
 
 @click.command()
 @options.target
+@options.board
 @options.server
 @options.suite
 @options.tier
@@ -259,6 +271,7 @@ def audit(
     run: RunOptions,
     *,
     targets: tuple[str, ...],
+    board: Path | None,
     server: str,
     suites: tuple[str, ...],
     tier: Tier,
@@ -273,9 +286,14 @@ def audit(
 ) -> ExitCode:
     """List every misaligned access that the suites reach.
 
-    Each site is listed with its count. Nothing is enforced: a misaligned access is reported and succeeds.
+    Each site is listed with its count. Nothing is enforced: a misaligned access is reported and succeeds. With --board,
+    the machine's kernel repairs the accesses and counts them, test by test.
     """
-    bench = run.workbench()
+    bench, targets = _bench_and_targets(run, targets, board, on)
+    chosen = rules.audit_name(policy)
+    if bench.board is not None:
+        chosen = rules.counted_policy(bench.catalog.policies, policy)
+        refuse_uncounted(bench.board)
     return _run(
         bench,
         run,
@@ -283,7 +301,7 @@ def audit(
         CheckSettings(
             server=server,
             tier=tier,
-            policy=rules.audit_name(policy),
+            policy=chosen,
             tests=list(tests),
             fail_fast=fail_fast,
             warnings=warnings,

@@ -28,6 +28,7 @@ from harness.plan.catalog import Catalog
 from harness.plan.name_selection import LISTS, require_known
 from harness.plan.plan import make_jobs, make_plan
 from harness.report.formats import registry as formats
+from harness.run.boards.board_probe import compile_probe
 from harness.workflows import cache_upkeep
 from harness.workflows.boards import board_check, new_board
 from harness.workflows.canaries import self_test as installation
@@ -410,10 +411,15 @@ def board(file: Path | None, *, new: tuple[str, str] | None, target: str, as_jso
     if file is None or target:
         what = "--target has no effect here" if target else "no board is named"
         raise UsageError(what, where="plumb board", remedy="plumb board FILE, or plumb board --new ssh USER@HOST")
-    image = Workbench.default().on_board(file).board
-    assert image is not None
+    bench = Workbench.default().on_board(file)
+    assert bench.board is not None
+    machine = bench.catalog.targets[bench.board.board.target]
+
+    def compile_here() -> Path:
+        return compile_probe(bench.cache, machine, bench.toolchain_of(machine))
+
     steps = []
-    for step in board_check.check(image):
+    for step in board_check.check(bench.board, machine, compile_here):
         steps.append(step)
         if not as_json:
             click.echo(f"{'works' if step.works else 'FAILS':6}{step.name:9}{one_line(step.detail)}")

@@ -15,6 +15,7 @@ from harness.cli.run_options import may_install
 from harness.core.errors import ExitCode, InconclusiveError, UsageError
 from harness.core.untrusted_text import visible
 from harness.judge.provenance import open_reproducer
+from harness.plan.board import read_board
 from harness.plan.catalog import DEFAULT_SERVER
 from harness.protocol.command_stream import text_of
 from harness.record import stored_run
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     shell_complete=completion.servers,
 )
 @click.option("--target", default="", help="The target to send a .stream file to.", shell_complete=completion.targets)
+@options.board
 @click.option(
     "--bisect",
     is_flag=True,
@@ -65,6 +67,7 @@ def replay(
     *,
     server: str,
     target: str,
+    board: Path | None,
     bisect: bool,
     shortest: Path | None,
     trust: bool,
@@ -80,16 +83,21 @@ def replay(
     """
     if bisect and shortest:
         raise UsageError("a bisection replays the same commands each time", where="--shorten", remedy="leave it out")
+    if board is not None and shortest:
+        raise UsageError(
+            "commands are shortened on an emulated target alone", where="--shorten", remedy="leave --board out"
+        )
 
     def replay_once() -> replay_result.Replay:
         bench = Workbench.default(offline=offline, timeout_multiplier=timeout_multiplier)
-        _refuse_target(reproducer, target)
-        opened = _opened(bench, reproducer, server, target, trust=trust)
+        of_board = read_board(board).target if board is not None and _is_stream(reproducer) else ""
+        _refuse_target(reproducer, target or of_board)
+        opened = _opened(bench, reproducer, server, target or of_board, trust=trust)
         if shortest:
             opened = _shortened(bench, opened, server, shortest)
         # A bisection asks one question of each commit.
         asked = replay_workflow.replay if bisect else replay_workflow.replay_on_both
-        result = asked(bench, opened, server=server)
+        result = asked(bench, opened, server=server, board=board)
         _show_replay(result, opened.finding, as_json=as_json)
         return result
 

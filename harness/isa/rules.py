@@ -119,6 +119,19 @@ def has_switch(target: Target) -> bool:
     return switch is not None and switch.kernel == target.kernel
 
 
+def counted_policy(policies: Mapping[str, Policy], name: str) -> str:
+    """The policy that audits a board: its kernel has to repair what it counts. Raises UsageError for another one."""
+    chosen = "fixup" if name == "signal" else name
+    if chosen in policies and not policies[chosen].fixup:
+        raise UsageError(
+            f"policy {name} does not audit a board",
+            where="--policy",
+            because="its kernel counts the accesses that it repairs, and this policy has none repaired",
+            remedy="--policy fixup",
+        )
+    return chosen
+
+
 def switch_file(target: Target) -> str:
     """The file that sets its kernel's treatment of misaligned accesses; empty if it has none."""
     switch = registry.of_isa(target.isa).alignment_switch

@@ -138,6 +138,27 @@ class CellRecord(Record, frozen=True):
     """Their runs in the cell's own order, if they do not fail in the host's."""
 
 
+class BoardFacts(Record, frozen=True):
+    """A board's machine as its programs see it: harness.run.boards.board_probe asks them."""
+
+    endianness: str
+    width_bits: int
+    time_bits: int
+    char: str
+    """`signed` or `unsigned`."""
+    page_size_bytes: int
+    kernel: str = ""
+    """Name, release and version of its system (uname(1))."""
+    machine: str = ""
+    """Its `uname -m`."""
+    libc: str = ""
+    """The C library that the probe was compiled with; empty if it does not name itself."""
+    processor: str = ""
+    """As /proc/cpuinfo names it; empty if that does not."""
+    odd_load: str = ""
+    """What an int does that is loaded from an odd address: `done`, `wrong`, or `signal` and its number."""
+
+
 VERSION = 6
 """The run folder's format. Raise it when earlier releases cannot judge the new records."""
 READABLE = (2, 3, 4, 5, VERSION)
@@ -183,6 +204,8 @@ class RunRecord(Record, frozen=True):
     """How a run treats compiler warnings that occur only on a target."""
     everywhere: Everywhere = "note"
     """How a run treats what the native build does as well."""
+    boards: dict[str, BoardFacts] = msgspec.field(default_factory=dict)
+    """Target -> what its board told of itself; empty without `--board`, and if it did not tell."""
     load: tuple[float, float] = (0.0, 0.0)
     """The machine's load average over one minute, before the cells ran and after."""
     release: str = ""

@@ -6,23 +6,24 @@ log, for example on a full disk, reports nothing.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError
 from harness.record import fault_log
 from harness.run import canary, detector_canary
 from harness.run.environments import environment_canary, litmus
-from harness.run.vm.guest import CANARY
+from harness.run.machines import canary_place
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.build.emulators.runner import Runner
     from harness.core.cache import Cache
     from harness.core.target_model import Toolchain
-    from harness.run.vm.guest import VirtualMachine
+    from harness.run.machines import OtherMachine
 
 
-def why_blind(cache: Cache, runner: Runner, tools: Toolchain, folder: Path, host: VirtualMachine | None) -> str:
+def why_blind(cache: Cache, runner: Runner, tools: Toolchain, folder: Path, host: OtherMachine | None) -> str:
     """Why a target may misbehave without a report; empty if its canaries prove that it cannot.
 
     `folder` receives the logs; it should be on the same disk as the guest's logs.
@@ -66,12 +67,12 @@ def _in_wrong_order(cache: Cache, runner: Runner, tools: Toolchain) -> str:
     return next((f"the outcome of its litmus test {name} was {what}" for name, what in wrong if what), "")
 
 
-def _canaries(cache: Cache, runner: Runner, tools: Toolchain, folder: Path, host: VirtualMachine | None) -> str:
+def _canaries(cache: Cache, runner: Runner, tools: Toolchain, folder: Path, host: OtherMachine | None) -> str:
     program = canary.compile_canary(cache, runner.target, tools)
     if host is None:
         performed = canary.performed(program, runner, folder / "canary.jsonl", tools.prefix)
     else:
-        perform = canary.on_machine(Path(CANARY), host.machine(), runner.target)
+        perform = canary.on_machine(canary_place(host), host.machine(), runner.target)
         performed = canary.CanaryResult(outcomes=canary.perform_all(perform, runner.target), reports={})
     cases = canary.cases(runner)
     for case in cases:

@@ -25,12 +25,14 @@ from harness.build.sources.openssl import provide_openssl
 from harness.build.upstream_programs import build_upstream, server_program
 from harness.build.workshop.build_plan import BuildPlan
 from harness.core.digests import key_of
-from harness.core.errors import UsageError
+from harness.core.errors import InfrastructureError, UsageError
 from harness.core.target_model import ORACLE
 from harness.isa import rules
 from harness.run import canary
+from harness.run.boards.board_probe import compile_probe, probe
 from harness.run.boards.reached_machine import CANARY as CANARY_THERE
 from harness.run.boards.reached_machine import SERVER as SERVER_THERE
+from harness.run.boards.reached_machine import ReachedMachine
 from harness.run.cell_spec import UpstreamSpec
 from harness.run.counting.counted_server import Counter
 from harness.run.detector_canary import compile_detector_canary
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from harness.core.model import Allocator, Build, Flavour, GuestEnvironment, MemoryOrder, Program, SourceTree
     from harness.core.target_model import Policy, Target, Toolchain
     from harness.plan.catalog import Catalog
+    from harness.record.run_record import BoardFacts
     from harness.run.boards.board_image import BoardImage
     from harness.workflows.workbench import Workbench
 
@@ -198,6 +201,17 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         multiplier = self.target.timeout_multiplier
         mode = rules.own_mode(self.bench.catalog.policies, policy, self.target)
         return msgspec.structs.replace(board, programs=programs, timeout_multiplier=multiplier, mode=mode)
+
+    def board_facts(self, image: BoardImage) -> BoardFacts | None:
+        """What a board tells of itself; None if it cannot be asked, which its cells will say."""
+        host = ReachedMachine(msgspec.structs.replace(image, programs={}, mode=None))
+        try:
+            return probe(host, compile_probe(self.bench.cache, self.target, self.toolchain))
+        except InfrastructureError as error:
+            self.bench.progress.say(str(error))
+            return None
+        finally:
+            host.close()
 
     def vm_image(self, programs: Mapping[str, Path], *, mode: int | None, counted: bool = False) -> VmImage:
         """A kernel, a root file system with programs (guest path -> file), and the machine's state after it booted.

@@ -108,7 +108,7 @@ def target(
     machine: str = "armv5tel",
     slowdown: float = 1,
     detector: str = "",
-    kind: Literal["user", "system", "native"] = "user",
+    kind: Literal["user", "system", "native", "board"] = "user",
 ) -> Target:
     """A small target."""
     return Target(

@@ -294,7 +294,11 @@ class StoredRun:
                             audit_seal=evidence_seal.seal(self.cell(name, suite) / run_folder.AUDIT) if audited else "",
                         )
                     )
-        kinds = {"system": self.real_kernels, "native": self.unemulated, "board": self.boards}
+        kinds: dict[Literal["system", "native", "board"], set[str]] = {
+            "system": self.real_kernels,
+            "native": self.unemulated,
+            "board": self.boards,
+        }
         machines = {
             name: target(
                 name,

@@ -12,7 +12,7 @@ import hiredis
 from harness.core.errors import InfrastructureError
 from harness.core.sockets import connect
 from harness.protocol.resp import Client
-from harness.record import kernel_faults
+from harness.record import fault_log, kernel_faults
 from harness.run.boards.reached_machine import Tunnel
 from harness.run.boards.remote_process import RemoteProcess
 from harness.run.server_process import RemoteGuest, StartError
@@ -67,7 +67,7 @@ class BoardGuest(RemoteGuest):
         code = self._remote.poll()
         if code is None:
             self._tunnel.refuse_ended()
-        elif code < 0:
+        elif -code in fault_log.CRASHES:
             self._keep_kernel_log()
         return code
 

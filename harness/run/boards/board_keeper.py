@@ -69,6 +69,7 @@ class BoardKeeper:
             log=Path(self._logs.name) / "log",
             said=Path(self._logs.name) / "said",
         )
+        self._counts = bool(image.counting_file)
         self._mode: str | None = None
         """The mode that the counters' file had first."""
         try:
@@ -92,12 +93,13 @@ class BoardKeeper:
 
         Raises InfrastructureError if the mode is no longer the one that the canaries saw.
         """
-        if not self._shell.image.counting_file:
+        if not self._counts:
             return None
         told = self._ask("counters").replace(_LINE_END, "\n")
         found = re.search(r"^User faults:\s*(\d)", told, re.MULTILINE)
         mode = found[1] if found else ""
         if self._mode is None:
+            self._counts = bool(told)
             if not told:
                 return None
             self._mode = mode

@@ -1,4 +1,4 @@
-"""Checks each way to a board that a run needs, and says what to change where one does not work. Nothing is built.
+"""Checks each way to a board that a run needs, and says what to change where one does not work. No server is built.
 
 A program that a board always has, `sh`, stands for the server.
 """
@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from harness.core.errors import InfrastructureError
 from harness.core.sockets import connect
+from harness.run.boards import board_probe
 from harness.run.boards.reached_machine import ReachedMachine, Tunnel
 from harness.run.boards.remote_process import RemoteProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from harness.core.sockets import Address
+    from harness.core.target_model import Target
     from harness.run.boards.board_image import BoardImage
 
 WORDS = ("two  spaces", "a'quote", 'a"quote', "$HOME", "")
@@ -42,8 +44,11 @@ class BoardStep(NamedTuple):
     """What to change; empty if it works."""
 
 
-def check(image: BoardImage) -> Iterator[BoardStep]:
-    """Each step as soon as it has ended. After a step that all others need, there are no more if it fails."""
+def check(image: BoardImage, target: Target, compile_probe: Callable[[], Path]) -> Iterator[BoardStep]:
+    """Each step as soon as it has ended. After a step that all others need, there are no more if it fails.
+
+    `compile_probe` compiles the probe here, for the target.
+    """
     host = ReachedMachine(image)
     login = _login(host)
     yield login
@@ -64,6 +69,7 @@ def check(image: BoardImage) -> Iterator[BoardStep]:
             for step in (_start, _signal, _hang_up):
                 yield step(host, Path(logs))
             yield _files(host)
+            yield _probe(host, target, compile_probe)
             if image.board.program:
                 yield _program(host)
             yield _reach(host, Path(logs))
@@ -180,6 +186,30 @@ def _files(host: ReachedMachine) -> BoardStep:
         f"a file arrives, and comes back, {way}" if works else f"{len(CONTENT)} bytes came back as {len(back)} others"
     )
     return _step("files", works=works, detail=detail, remedy=remedy)
+
+
+def _probe(host: ReachedMachine, target: Target, compile_probe: Callable[[], Path]) -> BoardStep:
+    """Whether the machine is the target: a program tells. Linux runs one of ours; other systems compile it."""
+    remedy = "`target` must name what the machine is (plumb list targets); a program needs its C library there, too"
+    facts = program = None
+    why = []
+    try:
+        if host.shell.run("uname", "-s").output.strip() == b"Linux":
+            program = compile_probe()
+    except InfrastructureError as error:
+        why.append(_said(error))
+    try:
+        facts = board_probe.probe(host, program) if program else board_probe.probe_with_its_compiler(host)
+    except InfrastructureError as error:
+        why.append(_said(error))
+    if facts is None:
+        tried = program is not None
+        said = "; ".join(why)
+        return _step("probe", works=not tried, detail=said if tried else f"not tried: {said}", remedy=remedy)
+    wrong = board_probe.contradictions(facts, target)
+    told = [facts.machine, facts.processor, facts.kernel, f"char is {facts.char}", facts.libc]
+    told.append(f"an int at an odd address: {facts.odd_load}")
+    return _step("probe", works=not wrong, detail="; ".join([*wrong, *filter(None, told)]), remedy=remedy)
 
 
 def _program(host: ReachedMachine) -> BoardStep:

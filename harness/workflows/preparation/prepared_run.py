@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from harness.build.unit_drivers import Units
     from harness.core.model import Build, Program, SourceTree
     from harness.core.target_model import Target
+    from harness.record.run_record import BoardFacts
     from harness.run.boards.board_image import BoardImage
     from harness.run.vm.vm_image import VmImage
     from harness.workflows.target_setup import TargetSetup
@@ -42,6 +43,8 @@ class BuiltTarget(PreparedTarget, frozen=True, kw_only=True):
     """Why that does not compile."""
     machine: VmImage | None = None
     board: BoardImage | None = None
+    facts: BoardFacts | None = None
+    """What the board told of itself; None if it is none, or did not tell."""
     units: dict[Program, Units] = {}
     modules: dict[str, Path] = {}
     """Suite -> the module that its servers load, as `PeerServer.modules`."""

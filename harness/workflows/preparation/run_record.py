@@ -63,6 +63,7 @@ def run_record(bench: Workbench, request: Request, prepared: PreparedRun, record
         everywhere=request.everywhere,
         mixed=request.mixed,
         target_clients=request.target_clients,
+        boards={name: each.facts for name, each in prepared.built.items() if each.facts is not None},
         beside=unchecked_changes.digests(request.run),
         policies=rules.recorded_policies(catalog.policies, request.policy, machines.values()),
         source=archive_name(tree.name, tree.digest) if is_release else "",

@@ -92,6 +92,7 @@ class RunSetup:
             return UnbuiltTarget(setup=setup, runner=runner, problem=str(error), blameless=True)
         with_tls, tls_problem = programs.with_tls(setup, self.request.allocator)
         modules, misfits = programs.modules(setup)
+        board = setup.board_image(build, runner.policy)
         return BuiltTarget(
             setup=setup,
             runner=runner,
@@ -99,7 +100,8 @@ class RunSetup:
             with_tls=with_tls,
             tls_problem=tls_problem,
             machine=setup.server_image(build, units.values(), runner.policy),
-            board=setup.board_image(build, runner.policy),
+            board=board,
+            facts=setup.board_facts(board) if board is not None else None,
             units=units,
             modules=modules,
             misfits=misfits,

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.build.workshop.build_failure import BuildFailedError
+from harness.core.errors import UsageError
 from harness.core.model import BuildSettings, level_flags
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
+from harness.isa import rules
 from harness.judge.reproducer import Reproducer
 from harness.plan.name_selection import select
 from harness.protocol.command_stream import read_stream
@@ -50,20 +52,32 @@ def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
     )
 
 
-def replay(bench: Workbench, reproducer: Reproducer, *, server: str) -> Replay:
+def replay(bench: Workbench, reproducer: Reproducer, *, server: str, board: Path | None = None) -> Replay:
     """Build (or take from the cache), run, and compare with the finding. `server` replaces the recorded one.
 
-    Raises PlumblineError for a problem that is not the server's fault.
+    `board`: the file of the machine that is the target. Raises PlumblineError for a problem that is not the server's
+    fault.
     """
     if reproducer.launch is not None:
+        if board is not None:
+            raise _not_on_board(reproducer, "it runs a program of yours, and no server")
         return _replay_program(bench, reproducer)
     inherited_limits.refuse_low()
-    return Replayer(bench, reproducer, server=server).replay(reproducer)
+    return Replayer(bench, reproducer, server=server, board=board).replay(reproducer)
 
 
-def replay_on_both(bench: Workbench, reproducer: Reproducer, *, server: str) -> Replay:
+def _not_on_board(reproducer: Reproducer, because: str) -> UsageError:
+    return UsageError(
+        "the finding cannot be replayed on a board",
+        where=reproducer.finding,
+        because=because,
+        remedy="leave --board out",
+    )
+
+
+def replay_on_both(bench: Workbench, reproducer: Reproducer, *, server: str, board: Path | None = None) -> Replay:
     """As `replay`. A finding that is reproduced, and that the host can show, is then asked of the native build."""
-    result = replay(bench, reproducer, server=server)
+    result = replay(bench, reproducer, server=server, board=board)
     native = on_host(reproducer)
     if result.outcome != "reproduced" or native is None:
         return result
@@ -114,11 +128,27 @@ def _replay_program(bench: Workbench, reproducer: Reproducer) -> Replay:
     return Replay(outcome=ended.outcome, reason=ended.reason, machine=ended.machine, text=text)
 
 
+def _refuse_other_board(bench: Workbench, reproducer: Reproducer) -> None:
+    """Raise UsageError if a board is not the machine of a finding, or cannot show the finding."""
+    assert bench.board is not None
+    board = bench.board.board
+    if board.target != reproducer.target:
+        raise _not_on_board(reproducer, f"it is of {reproducer.target}, and the board is {board.target}")
+    if reproducer.unit or reproducer.upstream or reproducer.tls or reproducer.preload:
+        raise _not_on_board(reproducer, "its suite does not run on boards")
+    if rules.is_audit(reproducer.policy):
+        raise _not_on_board(reproducer, "a board reports no access that succeeds")
+
+
 class Replayer:
     """Replays variants of a reproducer that differ only in their requests. Their tree and target are opened once."""
 
-    def __init__(self, bench: Workbench, reproducer: Reproducer, *, server: str) -> None:
+    def __init__(self, bench: Workbench, reproducer: Reproducer, *, server: str, board: Path | None = None) -> None:
+        """`board`: as of `replay`. Raises UsageError if it is not the finding's target, or cannot show the finding."""
         bench = bench.with_timeouts(reproducer.timeout_multiplier).with_toolchain(reproducer.toolchain)
+        if board is not None:
+            bench = bench.on_board(board)
+            _refuse_other_board(bench, reproducer)
         catalog = bench.catalog
         target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
         self._tree = bench.open_server(server or reproducer.server, reproducer.settings, packages=True)

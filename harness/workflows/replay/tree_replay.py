@@ -19,9 +19,8 @@ from harness.core.errors import UsageError
 from harness.plan.name_selection import select
 from harness.record.executed_blocks.process_blocks import ProcessBlocks
 from harness.run import silence_check
-from harness.run.machines import guest_of
+from harness.run.machines import guest_of, other_machine
 from harness.run.server_process import Guest
-from harness.run.vm.guest import VirtualMachine
 from harness.workflows.replay.named_observation import named
 from harness.workflows.replay.recurrence import BUILD, Recurrence, recurrence, unless_blind
 from harness.workflows.replay.reruns.server import recorded_server, run_server
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from harness.build.unit_drivers import Units
     from harness.core.model import Allocator, Build, SourceTree
     from harness.judge.reproducer import Reproducer
+    from harness.run.machines import OtherMachine
     from harness.run.servers.server_spec import ServerSpec
     from harness.workflows.replay.reruns.replayed_run import ReplayedRun
     from harness.workflows.target_setup import TargetSetup
@@ -70,7 +70,7 @@ class TreeReplay:
             contextlib.ExitStack() as others,
         ):
             folder = Path(name)
-            host = VirtualMachine(image, folder, sockets=folder) if image is not None else None
+            host = other_machine(image, setup.board_image(build, runner.policy), folder, sockets=folder)
             if host is not None:
                 others.callback(host.close)
             ran = self._ran(build, units, runner, folder, host)
@@ -110,7 +110,7 @@ class TreeReplay:
         return why or ("" if units.program is not None else "nothing was linked")
 
     def _ran(
-        self, build: Build, units: Units | None, runner: Runner, folder: Path, host: VirtualMachine | None
+        self, build: Build, units: Units | None, runner: Runner, folder: Path, host: OtherMachine | None
     ) -> ReplayedRun:
         reproducer = self.reproducer
         if reproducer.upstream:

@@ -6,6 +6,8 @@ Its own kernel raises SIGBUS, or repairs the accesses and counts them.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,21 +17,26 @@ import pytest
 
 from harness.build import initramfs
 from harness.core.cache import Cache
-from harness.core.errors import ExitCode
+from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import process
 from harness.run.vm.machine import Machine
 from harness.run.vm.snapshot import snapshot
 from harness.run.vm.vm_image import VmImage
 from tests.end_to_end.kernel.test_machine import built
 from tests.end_to_end.support import machines
-from tests.end_to_end.support.plumb_runs import document, run
+from tests.end_to_end.support.board_guests import guest_on
+from tests.end_to_end.support.plumb_runs import document, run, running, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from harness.run.boards.board_guest import BoardGuest
+
 pytestmark = [
     pytest.mark.end_to_end,
-    pytest.mark.slow(instead="test_ssh_board.py, with the emulator as the machine's processor; test_board_keeper.py"),
+    pytest.mark.slow(
+        instead="test_ssh_board.py, with the emulator as the machine's processor; tests/unit/run/test_board_keeper.py"
+    ),
 ]
 
 PACKAGES = ["busybox-static", "dropbear-bin", "libcrypt1", "libgmp10", "libtomcrypt1", "libtommath1", "zlib1g"]
@@ -113,10 +120,10 @@ def board(computer: Machine, tmp_path: Path) -> Path:
 
 def left(computer: Machine) -> list[str]:
     """What a run has left there: folders, and processes beside the server of ssh."""
-    listed = computer.run(["/bin/ls", "/tmp"], deadline_seconds=60, traced=False).output.decode().split()
-    return [name for name in listed if name.startswith("plumbline")] + [
-        line for line in computer.processes() if line.split()[3] not in {"init", "dropbear"}
-    ]
+    find = ["/bin/find", "/tmp", "-name", "plumbline-*"]  # noqa: S108 - a folder of the guest, not of the host
+    folders = computer.run(find, deadline_seconds=60, traced=False)
+    processes = [line for line in computer.processes() if line.split()[3] not in {"init", "dropbear"}]
+    return [*folders.output.decode().split(), *processes]
 
 
 def test_each_step_of_reaching_it_works(board: Path, computer: Machine) -> None:
@@ -142,4 +149,74 @@ def test_a_server_dies_there_of_sigbus_and_the_repaired_accesses_are_counted(
     (repaired,) = found["findings"]
     assert repaired["kind"] == "alignment-repaired"
     assert "word" in repaired["title"]
+    assert left(computer) == []
+
+
+SECONDS = 300.0
+MODE, MODE_BEFORE = "4 (signal)", "2 (fixup)"
+
+
+def test_the_mode_is_put_back_when_plumbline_is_killed(board: Path, computer: Machine, tmp_path: Path) -> None:
+    computer.set_alignment(2)
+    words = ["--board", board, "--server", "redis-3.2.6", "--suite", "bitops", "--run", tmp_path / "run"]
+    with running("check", *words) as plumb:
+        assert wait_for(lambda: MODE in computer.alignment(), seconds=SECONDS)
+        os.killpg(plumb.pid, signal.SIGKILL)
+    assert wait_for(lambda: MODE_BEFORE in computer.alignment(), seconds=SECONDS)
+    assert wait_for(lambda: left(computer) == [], seconds=SECONDS), left(computer)
+
+
+def test_a_board_that_cannot_be_used_says_nothing_about_the_server(
+    board: Path, computer: Machine, tmp_path: Path
+) -> None:
+    def says(name: str) -> str:
+        words = ["--server", "redis-3.2.6", "--suite", "bitops", "--test", "bitpos_finds", "--run", tmp_path / name]
+        found = document(run("check", "--board", board, *words, "--json"))
+        assert {cell["verdict"] for cell in found["cells"]} == {"UNKNOWN"}
+        assert found["findings"] == []
+        return json.dumps(found["cells"])
+
+    def resize(size: str) -> None:
+        words = ["/bin/mount", "-o", f"remount,size={size}", "/tmp"]  # noqa: S108 - a folder of the guest
+        assert computer.run(words, deadline_seconds=60, traced=False).output == b""
+
+    resize("256k")
+    assert "cannot be written there" in says("full")
+    assert left(computer) == []
+    resize("64m")
+    known = (tmp_path / "known").read_text("utf-8")
+    (tmp_path / "known").write_text("", "utf-8")
+    assert "Host key verification failed" in says("key")
+    (tmp_path / "known").write_text(known, "utf-8")
+    with guest_on(board, tmp_path) as guest:
+        # The machine stands still.
+        os.kill(computer.emulator_pid, signal.SIGSTOP)
+        with pytest.raises(InfrastructureError, match="was lost") as raised:
+            guest.refuse_silence()
+        assert "does not answer" in raised.value.because
+        os.kill(computer.emulator_pid, signal.SIGCONT)
+        guest.refuse_silence()
+        # As when it reboots: every connection is gone.
+        os.kill(computer.emulator_pid, signal.SIGKILL)
+        assert wait_for(lambda: is_lost(guest), seconds=SECONDS)
+    assert "was lost" in says("gone")
+
+
+def is_lost(guest: BoardGuest) -> bool:
+    """Whether the server's state is unknown. It is never taken for dead."""
+    try:
+        assert guest.alive()
+    except InfrastructureError:
+        return True
+    return False
+
+
+def test_a_finding_is_replayed_there_and_an_audit_counts(board: Path, computer: Machine, tmp_path: Path) -> None:
+    words = ["--board", board, "--server", "redis-3.2.6", "--suite", "bitops", "--test", "bitpos_finds"]
+    found = document(run("check", *words, "--json", "--run", tmp_path / "run"))
+    (one,) = [one for one in found["findings"] if one["id"] == "alignment-redisBitpos-load"]
+    replayed = run(*one["replay"].split()[1:], "--board", board, "--json")
+    assert json.loads(replayed.stdout)["outcome"] == "reproduced", replayed
+    found = document(run("audit", *words, "--json", "--run", tmp_path / "audit"))
+    assert {one["kind"] for one in found["findings"]} == {"alignment-repaired"}
     assert left(computer) == []

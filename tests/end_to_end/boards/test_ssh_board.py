@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -22,17 +23,12 @@ from harness.build.host_packages import SSH_SERVER
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import process
 from harness.core.sockets import held_port
-from harness.run.boards.reached_machine import ReachedMachine
-from harness.run.machines import guest_of
-from harness.run.servers.server_spec import ServerSpec
-from harness.workflows.target_setup import set_up_target
 from tests.end_to_end.support import machines
+from tests.end_to_end.support.board_guests import guest_on
 from tests.end_to_end.support.plumb_runs import document, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from harness.run.boards.board_guest import BoardGuest
 
 pytestmark = pytest.mark.end_to_end
 
@@ -126,29 +122,11 @@ def emulator() -> list[str]:
     return [str(runner.program), *runner.options]
 
 
-@contextlib.contextmanager
-def guest_on(machine: SshMachine, folder: Path, server: str = "redis-7.0.15") -> Iterator[BoardGuest]:
-    bench = machines.quiet_workbench().on_board(machine.write(folder / "board.toml", under=emulator()))
-    setup = set_up_target(bench, bench.catalog.targets["armv5"])
-    tree = bench.open_server(server)
-    build = setup.build(tree, "O2")
-    runner = setup.runner("signal")
-    image = setup.board_image(build, runner.policy)
-    assert image is not None
-    host = ReachedMachine(image)
-    spec = ServerSpec(build=build, version=tree.version)
-    try:
-        with guest_of(spec, runner, folder / "guest-1", host=host, sockets=folder) as guest:
-            yield guest  # type: ignore[misc]
-    finally:
-        host.close()
-
-
 def test_each_step_of_a_sound_board_works_and_a_wrong_host_key_is_named(machine: SshMachine, tmp_path: Path) -> None:
-    board = machine.write(tmp_path / "board.toml", under=[])
+    board = machine.write(tmp_path / "board.toml", under=emulator())
     finished = run("board", board)
     assert finished.returncode == ExitCode.PASS, finished.stdout
-    steps = ["login", "words", "folder", "start", "signal", "end", "files", "reach"]
+    steps = ["login", "words", "folder", "start", "signal", "end", "files", "probe", "reach"]
     assert [line.split()[:2] for line in finished.stdout.splitlines()] == [["works", step] for step in steps]
     assert machine.left() == []
     (machine.folder / "known").write_text("", "utf-8")
@@ -162,7 +140,8 @@ def test_each_step_of_a_sound_board_works_and_a_wrong_host_key_is_named(machine:
 def test_a_cut_connection_says_nothing_about_the_server_and_leaves_nothing_there(
     machine: SshMachine, tmp_path: Path
 ) -> None:
-    with guest_on(machine, tmp_path) as guest:
+    board = machine.write(tmp_path / "board.toml", under=emulator())
+    with guest_on(board, tmp_path) as guest:
         with guest.client() as client:
             assert client.command("SET", "a", "b") == b"OK"
             assert client.command("SAVE") == b"OK"
@@ -191,12 +170,33 @@ def test_a_check_passes_on_a_sound_machine_and_is_unknown_on_one_that_is_gone(
     assert "the connection to the board was lost" in json.dumps(found["cells"])
 
 
+def test_a_transport_that_swallows_the_status_hides_no_end(machine: SshMachine, tmp_path: Path) -> None:
+    board = machine.write(tmp_path / "board.toml", under=emulator())
+    login = json.dumps(machine.login)
+    swallowing = json.dumps(["sh", "-c", f'{shlex.join(machine.login)} "$@"; exit 0', "sh"])
+    text = board.read_text("utf-8")
+    board.write_text(text.replace(f"start = {login}", f"start = {swallowing}"), "utf-8")
+    assert board.read_text("utf-8") != text
+    with guest_on(board, tmp_path) as guest:
+        guest.send_signal(signal.SIGSEGV)
+        until(lambda: not guest.alive())
+        assert guest.poll() == -signal.SIGSEGV
+    assert machine.left() == []
+
+
 @pytest.mark.slow(instead="test_a_check_passes_on_a_sound_machine_and_is_unknown_on_one_that_is_gone")
 def test_the_findings_are_those_of_the_emulated_target(machine: SshMachine, tmp_path: Path) -> None:
     board = machine.write(tmp_path / "board.toml", under=emulator())
     words = ["--server", "redis-3.2.6", "--suite", "bitops", "--test", "bitpos_finds", "--json"]
     finished = run("check", "--board", board, *words, "--run", tmp_path / "board")
     assert finished.returncode == ExitCode.FINDINGS
+    assert machine.left() == []
+    (one,) = [one for one in document(finished)["findings"] if one["id"] == "alignment-redisBitpos-load"]
+    replayed = run(*one["replay"].split()[1:], "--board", board, "--json")
+    assert json.loads(replayed.stdout)["outcome"] == "reproduced", replayed
+    refused = run("audit", "--board", board, *words, "--run", tmp_path / "audit")
+    assert refused.returncode == ExitCode.INFRASTRUCTURE
+    assert "cannot read /proc/cpu/alignment" in refused.stderr
     assert machine.left() == []
     emulated = run("check", "--target", "armv5", *words, "--run", tmp_path / "emulated")
     found, expected = (

@@ -276,8 +276,10 @@ def test_an_access_is_made_in_each_mode_and_state_that_its_target_has() -> None:
         (
             "armv5",
             "ignore",
-            "cuts the addresses of or rotates words, swap accesses; "
-            "cuts the addresses of halfwords, doublewords, multiples, vfp accesses",
+            (
+                "cuts the addresses of or rotates words, swap accesses; "
+                "cuts the addresses of halfwords, doublewords, multiples, vfp accesses"
+            ),
         ),
     ],
 )

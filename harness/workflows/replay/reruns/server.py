@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.analysis.crash_reports.assertion_log import asserted
+from harness.analysis.crash_reports.reported_fault import reported_fault
 from harness.core.byte_diff import described
 from harness.core.processes import process_tree
 from harness.judge.reproducer import files_of
@@ -21,6 +22,7 @@ from harness.protocol.control_connection import ControlConnection
 from harness.protocol.resp import Client
 from harness.record import fault_log, transcript
 from harness.record.cell_events import NO_PONG
+from harness.run.boards.board_guest import BoardGuest
 from harness.run.server_process import POLL_SECONDS, StartError
 from harness.run.servers.probes import answers_ping
 from harness.run.servers.server_spec import ServerSpec
@@ -115,10 +117,18 @@ def run_server(
             cut=lost or why_from_outside(observation.detail),
             children=children,
         ),
-        faults=recorded.faults,
+        faults=recorded.faults or _reported(guest, log),
         reports=evidence.reports(0),
         assertion=asserted(log),
     )
+
+
+def _reported(guest: Guest, log: bytes) -> list[fault_log.Fault]:
+    """The fault that a server on a board reports of itself: nothing there records it."""
+    if not isinstance(guest, BoardGuest) or guest.host.image.board.program:
+        return []
+    fault = reported_fault(log, guest.pid, str(guest.build.server_binary), guest.runner.target.emulator.qemu)
+    return [fault] if fault is not None else []
 
 
 def _observed(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], stream: Stream) -> Observation:

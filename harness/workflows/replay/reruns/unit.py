@@ -8,6 +8,7 @@ from harness.analysis.crash_reports.assertion_log import asserted
 from harness.analysis.detectors.registry import reports
 from harness.record import fault_log
 from harness.run import selftests, unit_runner
+from harness.run.vm.guest import VirtualMachine
 from harness.workflows.replay.recurrence import Observation, ObservedUnit
 from harness.workflows.replay.reruns.replayed_run import ReplayedRun, cut_short, why_from_outside
 
@@ -17,17 +18,19 @@ if TYPE_CHECKING:
     from harness.build.emulators.runner import Runner
     from harness.build.unit_drivers import Units
     from harness.judge.reproducer import Reproducer
-    from harness.run.vm.guest import VirtualMachine
+    from harness.run.machines import OtherMachine
 
 
 def run_unit(
-    units: Units, runner: Runner, reproducer: Reproducer, place: Path, host: VirtualMachine | None
+    units: Units, runner: Runner, reproducer: Reproducer, place: Path, host: OtherMachine | None
 ) -> ReplayedRun:
     """Run the unit once more."""
     unit = reproducer.unit
     if host is None:
         ran = unit_runner.run_emulated(units, runner, unit, place)
     else:
+        # No board runs units.
+        assert isinstance(host, VirtualMachine)
         ran = unit_runner.run_on_machine(units, host.machine(), runner.target, unit, place)
     own = units.kind == "selftests"
     lines = selftests.lines(ran) if own else unit_runner.lines(ran)
