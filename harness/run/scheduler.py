@@ -38,11 +38,12 @@ def side_by_side(
 
 
 class CellCount:
-    """How many cells of a run have ended, and which continue. Several threads use it."""
+    """How many cells of a run have ended, in how many tests failed, and which continue. Several threads use it."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._ended = 0
+        self._failed = 0
         self._started: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -59,9 +60,16 @@ class CellCount:
                 del self._started[name]
                 self._ended += 1
 
+    def add_failed(self) -> None:
+        """Tests of a cell failed."""
+        with self._lock:
+            self._failed += 1
+
     def state(self) -> str:
-        """`3/12 ended, armv5/fuzz for 41 s`."""
+        """`3/12 ended, tests failed in 1, armv5/fuzz for 41 s`."""
         now = time.monotonic()
         with self._lock:
             going_on = [f"{name} for {now - started:.0f} s" for name, started in self._started.items()]
-            return ", ".join([f"{self._ended}/{self._total} ended", *going_on])
+            failed = f"tests failed in {self._failed}" if self._failed else "no test failed so far"
+            so_far = [failed] if self._ended else []
+            return ", ".join([f"{self._ended}/{self._total} ended", *so_far, *going_on])

@@ -84,8 +84,10 @@ class CellRuns:
                 return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
             with count.running(cell):
                 record = self._run_cell(cell)
-            if self._one_failure and record.status == TESTS_FAILED:
-                self._failed_cell = f"{cell.target}/{cell.suite}"
+            if record.status == TESTS_FAILED:
+                count.add_failed()
+                if self._one_failure:
+                    self._failed_cell = f"{cell.target}/{cell.suite}"
             self._bench.refuse_damage()
             self._store(record)
             return record
