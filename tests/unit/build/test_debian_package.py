@@ -159,6 +159,45 @@ def test_a_folder_that_is_not_empty_is_left_unchanged(plumb: Plumb, tmp_path: Pa
     assert [path.name for path in precious.parent.iterdir()] == ["precious"]
 
 
+@pytest.mark.parametrize(("suite", "other"), [("bookworm", "trixie"), ("trixie", "bookworm")])
+def test_a_package_that_cannot_be_fetched_names_another_suite_and_leaves_no_folder(
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suite: str, other: str
+) -> None:
+    apt = '#!/bin/sh\ncase " $* " in *" source "*) echo "E: 404 Not Found" && exit 100;; esac\n'
+    for name, script in (("apt-get", apt), ("dpkg-source", "#!/bin/sh\nexit 1\n")):
+        fakes.write(tmp_path / "bin" / name, script, mode=0o755)
+    fakes.put_on_path(tmp_path / "bin", monkeypatch)
+    code, _, err = plumb("deb", *TARGET, f"{suite}/zlib=1.2")
+    assert code == ExitCode.INFRASTRUCTURE
+    assert f"name another suite, such as {other}/zlib" in " ".join(err.split())
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+@pytest.mark.parametrize("system", build_system.SYSTEMS, ids=build_system.NAMES)
+def test_options_are_passed_to_what_configures_a_tree_or_refused(system: build_system.BuildSystem) -> None:
+    options = ["--without-curses", "CFLAGS=-O1 -g"]
+    if build_system.OPTIONS not in system.configure:
+        with pytest.raises(UsageError, match="is not configured"):
+            build_system.script_of(system, options)
+        return
+    assert " --without-curses 'CFLAGS=-O1 -g'" in build_system.script_of(system, options)
+    assert build_system.OPTIONS not in build_system.script_of(system)
+
+
+@pytest.mark.parametrize(
+    ("target", "instead"),
+    [
+        ("native-ubsan", "compile with gcc -fsanitize=alignment,undefined"),
+        ("native-unsigned-char", "compile with gcc -funsigned-char"),
+        ("i386-time64", "-D_TIME_BITS=64"),
+    ],
+)
+def test_a_target_of_the_host_names_what_tests_the_same_of_a_program(plumb: Plumb, target: str, instead: str) -> None:
+    code, _, err = plumb("exec", "--target", target, "true")
+    assert code == ExitCode.USAGE
+    assert instead in " ".join(err.split())
+
+
 def test_a_target_that_cannot_run_programs_here_is_refused_first(plumb: Plumb) -> None:
     code, _, err = plumb("deb", "--target", "native", "zlib")
     assert (code, "native is not a target of the user tier" in err) == (ExitCode.USAGE, True)
