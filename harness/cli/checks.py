@@ -41,6 +41,7 @@ UNLIMITED_SECONDS = 7 * 86400.0
 @click.command()
 @options.target
 @options.board
+@options.flush
 @options.server
 @options.suite
 @options.tier
@@ -63,6 +64,7 @@ def check(
     *,
     targets: tuple[str, ...],
     board: Path | None,
+    flush: bool,
     server: str,
     suites: tuple[str, ...],
     tier: Tier,
@@ -84,7 +86,7 @@ def check(
     if limit_seconds is not None and tier != "thorough":
         why = f"no suite of tier {tier} is open-ended"
         raise UsageError("a time limit is not possible", where="--time", because=why, remedy="--tier thorough")
-    bench, targets = _bench_and_targets(run, targets, board, on)
+    bench, targets = _bench_and_targets(run, targets, board, on, flush=flush, insecure=insecure)
     plan = make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier)
     _refuse_unused(bench.catalog, plan, mixed=mixed, target_clients=target_clients)
     _refuse_unused_io(bench.catalog, plan, run.io)
@@ -119,16 +121,40 @@ def _run(
 
 
 def _bench_and_targets(
-    run: RunOptions, targets: tuple[str, ...], board: Path | None, on: str
+    run: RunOptions,
+    targets: tuple[str, ...],
+    board: Path | None,
+    on: str,
+    *,
+    flush: bool = False,
+    insecure: bool = False,
 ) -> tuple[Workbench, tuple[str, ...]]:
-    """The workbench of a run, and the targets that are asked for: with a board, the board's own."""
+    """The workbench of a run, and the targets that are asked for: with a board, the board's own.
+
+    Raises UsageError for a server that runs already, if its keys may not be deleted, or it is on a network.
+    """
     bench = run.workbench()
     if board is None:
+        if flush:
+            raise UsageError("--flush has no effect without --board", where="--flush", remedy="leave it out")
         return bench, targets
     _refuse_beside_board(run, targets, on)
     bench = bench.on_board(board)
     assert bench.board is not None
-    return bench, (bench.board.board.target,)
+    described = bench.board.board
+    if described.runs_already and not flush:
+        because = "the suites delete all keys of the server that runs there"
+        raise UsageError("a server would be emptied", where=str(board), because=because, remedy="--flush allows that")
+    if flush and not described.runs_already:
+        because = "Plumbline starts the servers there"
+        raise UsageError("--flush has no effect", where=str(board), because=because, remedy="leave it out")
+    host = described.address.rpartition(":")[0]
+    if host and not insecure and not is_loopback(host):
+        because = "requests to an address are not encrypted"
+        raise UsageError(
+            "no way of ssh leads to the server", where=f"{board}: address", because=because, remedy="--insecure"
+        )
+    return bench, (described.target,)
 
 
 def _refuse_beside_board(run: RunOptions, targets: tuple[str, ...], on: str) -> None:
@@ -183,6 +209,7 @@ def _refuse_unused_io(catalog: Catalog, plan: Plan, io: Transport) -> None:
 @click.command()
 @options.target
 @options.board
+@options.flush
 @options.server
 @options.policy
 @options.test
@@ -206,6 +233,7 @@ def fuzz(
     *,
     targets: tuple[str, ...],
     board: Path | None,
+    flush: bool,
     server: str,
     policy: str,
     tests: tuple[str, ...],
@@ -224,7 +252,7 @@ def fuzz(
     """
     if limit_seconds is None:
         limit_seconds = FUZZ_SECONDS if limit_count is None else UNLIMITED_SECONDS
-    bench, targets = _bench_and_targets(run, targets, board, on)
+    bench, targets = _bench_and_targets(run, targets, board, on, flush=flush, insecure=insecure)
     return _run(
         bench,
         run,

@@ -280,10 +280,16 @@ target_clients = click.option(
     is_flag=True,
     help="In the suite `upstream`, run redis-cli and redis-benchmark on the target, too.",
 )
+flush = click.option(
+    "--flush",
+    is_flag=True,
+    help="With a board whose server runs already: allow that all of its keys are deleted.",
+)
 insecure = click.option(
     "--insecure",
     is_flag=True,
-    help=("Allow a scheduler without TLS on a network, where anyone who can reach it can run programs."),
+    help="Allow a scheduler without TLS on a network, where anyone who can reach it can run programs; with --board, "
+    "requests to a server at an `address` on a network.",
 )
 on = click.option(
     "--on",

@@ -12,24 +12,26 @@ from harness.core.model import Record
 from harness.core.strict_toml import at_line, read_text, read_toml
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
 PORT_HERE = "{port here}"
 PORT_THERE = "{port there}"
 _FILES = ("{from}", "{to}")
+_ADDRESS = re.compile(r"\S+:\d{1,5}")
 
 
 class Board(Record, frozen=True):
     """A machine that you can reach, for `plumb check --board FILE` and `plumb board FILE`."""
 
-    start: list[str]
-    """The words that run a program there: `["ssh", "pi"]`, `["adb", "shell"]`, `["docker", "exec", "-i", "box"]`.
-    Plumbline appends a command for the machine's `sh`, which starts the server and says how it ended. Standard input
-    and both outputs must pass.
-    """
     target: str
     """The target that the machine is: its builds run there, and its demands and policies are the machine's."""
+    start: list[str] = msgspec.field(default_factory=list)
+    """The words that run a program there: `["ssh", "pi"]`, `["adb", "shell"]`, `["docker", "exec", "-i", "box"]`.
+    Plumbline appends a command for the machine's `sh`, which starts the server and says how it ended. Standard input
+    and both outputs must pass. Empty: a server runs there already, which `reach` or `address` leads to.
+    """
     words: Literal["shell", "exact"] = "shell"
     """Whether a shell there splits what follows `start`, as with ssh and adb, or each word arrives as it is, as with
     docker and chroot.
@@ -48,8 +50,17 @@ class Board(Record, frozen=True):
     """A command of this host that makes the socket {there} of the machine the socket {here} of this host, which nobody
     else can open: `["ssh", "-N", "-L", "{here}:{there}", "pi"]`. It may run until it is ended, or end at once with
     status 0. A way that knows only ports names {port here} and {port there}, of loopback, which other users of both
-    machines can then reach. Empty: the machine has this host's files.
+    machines can then reach. Empty: the machine has this host's files. Without `start`, it makes the server that runs
+    already {here} or {port here}, and names the server's own place itself.
     """
+    address: str = ""
+    """HOST:PORT of a server that runs already, where nothing has to lead to it. Requests are not encrypted then, and
+    `--insecure` allows that."""
+
+    @property
+    def runs_already(self) -> bool:
+        """Whether a server runs there that Plumbline has not started."""
+        return not self.start
 
     @property
     def by_port(self) -> bool:
@@ -66,10 +77,9 @@ def read_board(path: Path) -> Board:
         line = next((number for number, line in enumerate(lines, 1) if re.match(rf"\s*{key}\s*=", line)), 0)
         raise UsageError("not a valid board", where=at_line(path, line), because=because, remedy=remedy)
 
-    if not board.start:
-        refuse("start", "start has no words", 'start = ["ssh", "user@host"]')
-    ways = (PORT_HERE, PORT_THERE) if board.by_port else ("{here}", "{there}")
-    for key, places in {"put": _FILES, "get": _FILES, "reach": ways}.items():
+    _refuse_mixture(board, refuse)
+    ways = [PORT_HERE, PORT_THERE] if board.by_port else ["{here}", "{there}"]
+    for key, places in {"put": _FILES, "get": _FILES, "reach": ways[: 1 if board.runs_already else 2]}.items():
         words: list[str] = getattr(board, key)
         for place in places if words else ():
             if not any(place in word for word in words):
@@ -81,3 +91,17 @@ def read_board(path: Path) -> Board:
         if value and not value.startswith("/"):
             refuse(key, f"{value} is not an absolute path", f'{key} = "/…"')
     return board
+
+
+def _refuse_mixture(board: Board, refuse: Callable[[str, str, str], None]) -> None:
+    """Refuse keys of a server that Plumbline starts beside those of one that runs already."""
+    if board.runs_already:
+        if bool(board.reach) is bool(board.address):
+            refuse("reach", "without start, one of reach and address leads to a server", 'start = ["ssh", "user@host"]')
+        for key in ("under", "program", "put", "get"):
+            if getattr(board, key):
+                refuse(key, f"{key} has no effect without start", "name start, or remove the key")
+    elif board.address:
+        refuse("address", "the server that start starts has no other address", "remove the key, or start")
+    if board.address and not _ADDRESS.fullmatch(board.address):
+        refuse("address", f"{board.address} is not HOST:PORT", 'address = "192.168.1.5:6379"')

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from harness.core.cache import Cache
     from harness.core.target_model import Direction, Target, Toolchain
     from harness.run.boards.reached_machine import ReachedMachine
+    from harness.run.boards.running_server import RunningServer
     from harness.run.vm.machine import Machine
 
 DRIVER = Path(__file__).with_suffix(".c")
@@ -203,7 +204,7 @@ def emulated(
     return perform
 
 
-def on_machine(program: Path, machine: Machine | ReachedMachine, target: Target) -> CanaryRunner:
+def on_machine(program: Path, machine: Machine | ReachedMachine | RunningServer, target: Target) -> CanaryRunner:
     """Run the program on another machine. `program` is its path there, or in the cell's folder on a board."""
 
     def perform(arguments: Sequence[str]) -> Performance:

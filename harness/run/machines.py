@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from harness.run.boards import reached_machine
 from harness.run.boards.board_guest import BoardGuest
 from harness.run.boards.reached_machine import ReachedMachine
+from harness.run.boards.running_server import RunningGuest, RunningServer
 from harness.run.server_process import Guest
 from harness.run.vm import guest as vm_guest
 from harness.run.vm.guest import VirtualMachine, VmGuest
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from harness.run.servers.server_spec import ServerSpec
     from harness.run.vm.vm_image import VmImage
 
-OtherMachine = VirtualMachine | ReachedMachine
+OtherMachine = VirtualMachine | ReachedMachine | RunningServer
 """A machine that is not this host. It outlives its servers."""
 
 
@@ -27,7 +28,7 @@ def other_machine(
 ) -> OtherMachine | None:
     """The machine of a cell's servers; None if they are processes of this host. It starts on first use."""
     if board is not None:
-        return ReachedMachine(board)
+        return RunningServer(board) if board.board.runs_already else ReachedMachine(board)
     return VirtualMachine(image, folder, sockets=sockets) if image is not None else None
 
 
@@ -42,5 +43,7 @@ def guest_of(spec: ServerSpec, runner: Runner, folder: Path, *, host: OtherMachi
         return Guest(spec, runner, folder, sockets=sockets)
     if isinstance(host, ReachedMachine):
         return BoardGuest(spec, runner, folder, host=host, sockets=sockets)
+    if isinstance(host, RunningServer):
+        return RunningGuest(spec, runner, folder, host=host, sockets=sockets)
     assert host is not None
     return VmGuest(spec, runner, folder, host=host)

@@ -195,6 +195,8 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         board = self.bench.board
         if board is None or not self.target.emulator.is_board:
             return None
+        if board.board.runs_already:
+            return board
         programs = {CANARY_THERE: self.canary(), **{module.name: module for module in build.modules}}
         if not board.board.program:
             programs[SERVER_THERE] = build.server_binary

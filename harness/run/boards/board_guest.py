@@ -7,15 +7,12 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
-import hiredis
-
 from harness.core.errors import InfrastructureError
-from harness.core.sockets import connect
-from harness.protocol.resp import Client
 from harness.record import fault_log, kernel_faults
 from harness.run.boards.reached_machine import Tunnel
 from harness.run.boards.remote_process import RemoteProcess
 from harness.run.server_process import RemoteGuest, StartError
+from harness.run.servers.probes import identity
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,7 +153,7 @@ class BoardGuest(RemoteGuest):
 
         Suites delete all keys of a server, so it must be ours. Raises StartError if ours has ended meanwhile.
         """
-        told = self._told()
+        told = identity(self.upstream, deadline_seconds=self.deadline_seconds)
         number, version = (told.get(name, b"").decode("utf-8", "replace") for name in ("process_id", "version"))
         because = ""
         if number != str(self._pid):
@@ -172,17 +169,6 @@ class BoardGuest(RemoteGuest):
                 because=because,
                 remedy="make `reach` lead to the machine of `start`, and `program` the release of --server",
             )
-
-    def _told(self) -> dict[str, bytes]:
-        """The fields of INFO that identify a server; `version` is that of its family."""
-        try:
-            with Client(connect(self.upstream, deadline_seconds=self.deadline_seconds)) as client:
-                reply = client.command("INFO", "server")
-        except (OSError, hiredis.HiredisError):
-            return {}
-        lines = reply.split(b"\r\n") if isinstance(reply, bytes) else []
-        fields = {name.decode("utf-8", "replace"): value for name, _, value in (line.partition(b":") for line in lines)}
-        return {**fields, "version": fields.get("valkey_version", fields.get("redis_version", b""))}
 
     def arguments(self) -> list[str]:
         """The server's command line. It listens on a socket in a folder of its user's, or on loopback."""

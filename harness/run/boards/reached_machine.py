@@ -51,16 +51,22 @@ class Tunnel:
     """A server's socket on the board, or a port of its loopback, as one of this host, as long as it is open."""
 
     def __init__(self, image: BoardImage, *, here: Path, there: str) -> None:
-        """`here`, `there`: the paths of the sockets, if the way to the board knows sockets.
+        """`here`, `there`: the paths of the sockets, if the way to the board knows sockets. A server that runs already
+        has its own place there.
 
         Raises InfrastructureError if its command cannot be started.
         """
         self._image = image
         self._holder: socket.socket | None = None
-        if image.board.by_port:
+        values: dict[str, str] = {}
+        self.listens: list[str] = []
+        if image.board.address:
+            host, _, port = image.board.address.rpartition(":")
+            self.address: Address = (host, int(port))
+        elif image.board.by_port:
             self._holder = held_port(LOOPBACK)
             port_here, port_there = int(self._holder.getsockname()[1]), random.randint(*PORTS)
-            self.address: Address = (LOOPBACK, port_here)
+            self.address = (LOOPBACK, port_here)
             self.listens = ["--port", str(port_there), "--bind", LOOPBACK]
             values = {PORT_HERE: str(port_here), PORT_THERE: str(port_there)}
         else:

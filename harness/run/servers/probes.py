@@ -30,6 +30,18 @@ def answers_ping(address: Address, *, deadline_seconds: float = REPLY_SECONDS) -
         return False
 
 
+def identity(address: Address, *, deadline_seconds: float = REPLY_SECONDS) -> dict[str, bytes]:
+    """The fields of INFO that identify a server; `version` is that of its family. Empty when it does not reply."""
+    try:
+        with Client(connect(address, deadline_seconds=deadline_seconds)) as client:
+            reply = client.command("INFO", "server")
+    except (OSError, hiredis.HiredisError):
+        return {}
+    lines = reply.split(b"\r\n") if isinstance(reply, bytes) else []
+    fields = {name.decode("utf-8", "replace"): value for name, _, value in (line.partition(b":") for line in lines)}
+    return {**fields, "version": fields.get("valkey_version", fields.get("redis_version", b""))}
+
+
 def processed_commands(address: Address, *, deadline_seconds: float = REPLY_SECONDS) -> int:
     """The number of commands that the server there has processed (INFO); 0 when it does not reply."""
     try:

@@ -16,6 +16,7 @@ from harness.core.sockets import connect
 from harness.run.boards import board_probe
 from harness.run.boards.reached_machine import ReachedMachine, Tunnel
 from harness.run.boards.remote_process import RemoteProcess
+from harness.run.servers.probes import identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,6 +50,9 @@ def check(image: BoardImage, target: Target, compile_probe: Callable[[], Path]) 
 
     `compile_probe` compiles the probe here, for the target.
     """
+    if image.board.runs_already:
+        yield _server(image)
+        return
     host = ReachedMachine(image)
     login = _login(host)
     yield login
@@ -75,6 +79,26 @@ def check(image: BoardImage, target: Target, compile_probe: Callable[[], Path]) 
             yield _reach(host, Path(logs))
     finally:
         host.close()
+
+
+def _server(image: BoardImage) -> BoardStep:
+    """Whether a server that runs already answers."""
+    remedy = "`reach` must make the server {here} or {port here} of this machine, or `address` name its HOST:PORT"
+    with tempfile.TemporaryDirectory() as folder:
+        tunnel = Tunnel(image, here=Path(folder) / "s", there="")
+        try:
+            deadline = time.monotonic() + TUNNEL_SECONDS
+            while not (told := identity(tunnel.address)):
+                tunnel.refuse_ended()
+                if time.monotonic() > deadline:
+                    return BoardStep("server", works=False, detail="nothing answers INFO there", remedy=remedy)
+                time.sleep(POLL_SECONDS)
+        except InfrastructureError as error:
+            return BoardStep("server", works=False, detail=_said(error), remedy=remedy)
+        finally:
+            tunnel.close()
+    said = (f"{name} {told.get(name, b'').decode('utf-8', 'replace')}" for name in ("version", "os", "arch_bits"))
+    return BoardStep("server", works=True, detail=", ".join(said))
 
 
 def _step(name: str, *, works: bool, detail: str, remedy: str) -> BoardStep:

@@ -11,8 +11,18 @@ if TYPE_CHECKING:
     from harness.run.boards.board_image import BoardImage
 
 
+_REMEDY = "plumb audit --target {}, which emulates the machine"
+
+
 def refuse_uncounted(image: BoardImage) -> None:
     """Raise InfrastructureError if nothing there tells how many misaligned accesses the kernel repairs."""
+    if image.board.runs_already:
+        raise InfrastructureError(
+            "the board cannot be audited",
+            where=image.file,
+            because="without `start`, nothing reads its kernel's counters",
+            remedy=_REMEDY.format(image.board.target),
+        )
     host = ReachedMachine(image)
     try:
         counters = host.machine().counters()
@@ -24,5 +34,5 @@ def refuse_uncounted(image: BoardImage) -> None:
             "the board cannot be audited",
             where=host.shell.shown,
             because=f"its user cannot read {file}" if file else "Linux counts no misaligned accesses on this machine",
-            remedy=f"plumb audit --target {image.board.target}, which emulates the machine",
+            remedy=_REMEDY.format(image.board.target),
         )

@@ -76,7 +76,8 @@ def run_record(bench: Workbench, request: Request, prepared: PreparedRun, record
 
 def _is_copied(target: BuiltTarget) -> bool:
     """Whether the server that was built is the one that runs: a board may have one of its own."""
-    return target.board is None or not target.board.board.program
+    board = target.board.board if target.board is not None else None
+    return board is None or not (board.program or board.runs_already)
 
 
 def _allocator(request: Request, tree: SourceTree, builds: Iterable[Build]) -> Allocator:

@@ -101,7 +101,7 @@ class RunSetup:
             tls_problem=tls_problem,
             machine=setup.server_image(build, units.values(), runner.policy),
             board=board,
-            facts=setup.board_facts(board) if board is not None else None,
+            facts=setup.board_facts(board) if board is not None and not board.board.runs_already else None,
             units=units,
             modules=modules,
             misfits=misfits,

@@ -134,6 +134,8 @@ def _refuse_other_board(bench: Workbench, reproducer: Reproducer) -> None:
     board = bench.board.board
     if board.target != reproducer.target:
         raise _not_on_board(reproducer, f"it is of {reproducer.target}, and the board is {board.target}")
+    if board.runs_already:
+        raise _not_on_board(reproducer, "its server runs already, and a replay starts a new one")
     if reproducer.unit or reproducer.upstream or reproducer.tls or reproducer.preload:
         raise _not_on_board(reproducer, "its suite does not run on boards")
     if rules.is_audit(reproducer.policy):

@@ -13,6 +13,7 @@ from harness.plan.catalog import Catalog
 if TYPE_CHECKING:
     from pathlib import Path
 
+RUNNING = 'target = "armv6"\nreach = ["ssh", "-N", "-L", "{here}:/run/redis.sock", "pi"]\n'
 SOUND = 'start = ["ssh", "pi"]\ntarget = "armv6"\n'
 
 
@@ -25,8 +26,13 @@ def written(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('start = []\ntarget = "armv6"', "start has no words"),
-        ('target = "armv6"', "missing required field `start`"),
+        ('start = ["ssh", "pi"]', "missing required field `target`"),
+        ('target = "armv6"', "without start, one of reach and address leads to a server"),
+        (RUNNING + 'address = "pi:6379"', "without start, one of reach and address leads to a server"),
+        (RUNNING + 'put = ["scp", "{from}", "{to}"]', "put has no effect without start"),
+        ('target = "armv6"\naddress = "pi"', "pi is not HOST:PORT"),
+        ('target = "armv6"\nreach = ["ssh", "-L", "6379:localhost:6379"]', "reach does not contain {here}"),
+        (SOUND + 'address = "pi:6379"', "has no other address"),
         (SOUND + 'puts = ["scp"]', "'put' is the nearest known key"),
         (SOUND + 'put = ["scp", "{from}", "pi:/tmp"]', "put does not contain {to}"),
         (SOUND + 'get = ["scp", "{to}"]', "get does not contain {from}"),
