@@ -93,6 +93,11 @@ class Baseline(Record, frozen=True):
     unbuilt: dict[str, str] = msgspec.field(default_factory=dict)
     """TARGET/SUITE -> why there was nothing to run: the base does not compile for the target. As for `unjudged`."""
 
+    @property
+    def open_cells(self) -> dict[str, str]:
+        """The cells about which the base tells nothing, each with the reason."""
+        return self.unjudged | self.unbuilt
+
 
 def of_judgement(base: BaseRevision, judgement: Judgement, sources: Sources) -> Baseline:
     """The baseline of a run of the base. Findings of cells without a verdict do not count. `sources`: the base's source
@@ -234,11 +239,10 @@ def uncompared(inherited: Baseline, findings: Iterable[Finding], sources: Source
     was not built. In all other cells the base shows them as well.
     """
     found = {}
-    open_cells = inherited.unjudged | inherited.unbuilt
     for finding in findings:
         here = _appearances(finding, sources, every_line=inherited.every_line)
         left = {f"{one.target}/{one.suite}" for one in here if not _shows(inherited, finding.id, one)}
-        if not finding.known and left and left <= open_cells.keys():
+        if not finding.known and left and left <= inherited.open_cells.keys():
             found[finding.id] = left
     return found
 
@@ -274,8 +278,8 @@ def undecided(inherited: Baseline, findings: Iterable[Finding], sources: Sources
 
 
 def _is_unjudged(inherited: Baseline, finding: Finding) -> bool:
-    """Whether a cell of a finding could not be judged in the base."""
-    return any(cell in inherited.unjudged for witness in finding.witnesses for cell in witness.cells)
+    """Whether a cell of a finding could not be judged in the base, or was not built."""
+    return any(cell in inherited.open_cells for witness in finding.witnesses for cell in witness.cells)
 
 
 def _shows(inherited: Baseline, identity: str, one: Appearance) -> bool:
@@ -318,6 +322,6 @@ def remarks(inherited: Baseline, findings: list[Finding], sources: Sources) -> l
                 f"{finding.id} is in BASE as well, but here it also has a suite, test, message or source line "
                 "that BASE does not show"
             )
-    for cell, why in (inherited.unjudged | inherited.unbuilt).items():
+    for cell, why in inherited.open_cells.items():
         sentences.append(f"BASE could not be judged on {cell}, so nothing tells whether findings there are new: {why}")
     return sentences

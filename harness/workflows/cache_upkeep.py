@@ -210,7 +210,7 @@ def of_builds(
     entries: Iterable[CacheEntry], targets: Collection[str], *, server: str = "", target: str = ""
 ) -> list[CacheEntry]:
     """Those of the entries that belong to a server, to a target, or to both: their keys name them. The name of another
-    target may begin in the same way (armv5-time64).
+    target may begin in the same way (armv7-time64).
     """
 
     def belongs(entry: CacheEntry) -> bool:
