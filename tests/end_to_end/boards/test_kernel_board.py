@@ -166,30 +166,30 @@ def test_the_mode_is_put_back_when_plumbline_is_killed(board: Path, computer: Ma
     assert wait_for(lambda: left(computer) == [], seconds=SECONDS), left(computer)
 
 
-def test_a_board_that_cannot_be_used_says_nothing_about_the_server(
+def why_unknown(board: Path, folder: Path) -> str:
+    """The cells of a check that says nothing about the server."""
+    words = ["--server", "redis-3.2.6", "--suite", "bitops", "--test", "bitpos_finds", "--run", folder]
+    found = document(run("check", "--board", board, *words, "--json"))
+    assert {cell["verdict"] for cell in found["cells"]} == {"UNKNOWN"}
+    assert found["findings"] == []
+    return json.dumps(found["cells"])
+
+
+def test_a_full_disk_and_a_wrong_key_say_nothing_about_the_server(
     board: Path, computer: Machine, tmp_path: Path
 ) -> None:
-    def says(name: str) -> str:
-        words = ["--server", "redis-3.2.6", "--suite", "bitops", "--test", "bitpos_finds", "--run", tmp_path / name]
-        found = document(run("check", "--board", board, *words, "--json"))
-        assert {cell["verdict"] for cell in found["cells"]} == {"UNKNOWN"}
-        assert found["findings"] == []
-        return json.dumps(found["cells"])
-
-    def resize(size: str) -> None:
-        words = ["/bin/mount", "-o", f"remount,size={size}", "/tmp"]  # noqa: S108 - a folder of the guest
-        assert computer.run(words, deadline_seconds=60, traced=False).output == b""
-
-    resize("256k")
-    assert "cannot be written there" in says("full")
+    words = ["/bin/mount", "-o", "remount,size=256k", "/tmp"]  # noqa: S108 - a folder of the guest, not of the host
+    assert computer.run(words, deadline_seconds=60, traced=False).output == b""
+    assert "cannot be written there" in why_unknown(board, tmp_path / "full")
     assert left(computer) == []
-    resize("64m")
-    known = (tmp_path / "known").read_text("utf-8")
     (tmp_path / "known").write_text("", "utf-8")
-    assert "Host key verification failed" in says("key")
-    (tmp_path / "known").write_text(known, "utf-8")
-    with guest_on(board, tmp_path) as guest:
-        # The machine stands still.
+    assert "Host key verification failed" in why_unknown(board, tmp_path / "key")
+
+
+def test_a_machine_that_stands_still_or_is_gone_says_nothing_about_the_server(
+    board: Path, computer: Machine, tmp_path: Path
+) -> None:
+    with guest_on(board, tmp_path, "redis-3.2.6") as guest:
         os.kill(computer.emulator_pid, signal.SIGSTOP)
         with pytest.raises(InfrastructureError, match="was lost") as raised:
             guest.refuse_silence()
@@ -199,7 +199,7 @@ def test_a_board_that_cannot_be_used_says_nothing_about_the_server(
         # As when it reboots: every connection is gone.
         os.kill(computer.emulator_pid, signal.SIGKILL)
         assert wait_for(lambda: is_lost(guest), seconds=SECONDS)
-    assert "was lost" in says("gone")
+    assert "was lost" in why_unknown(board, tmp_path / "gone")
 
 
 def is_lost(guest: BoardGuest) -> bool:

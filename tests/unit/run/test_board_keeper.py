@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,15 @@ def test_they_are_put_back_when_the_connection_is_cut(tmp_path: Path) -> None:
     # As when Plumbline is killed: nobody is left to close it.
     keeper.script.process.stdin.close()  # type: ignore[union-attr]
     until(lambda: not (tmp_path / "cell").exists())
+    assert (tmp_path / "switch").read_text("utf-8") == "2\n"
+
+
+def test_no_signal_keeps_the_mode_from_being_put_back(tmp_path: Path) -> None:
+    keeper = BoardKeeper(shell(tmp_path, 4), str(tmp_path / "cell"))
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        keeper.script.process.send_signal(number)
+    assert keeper.counters() is not None
+    keeper.close()
     assert (tmp_path / "switch").read_text("utf-8") == "2\n"
 
 
