@@ -303,8 +303,8 @@ def build(
     is_flag=True,
     help="With --older-than: keep the sources of the releases that `plumb list servers` names, and their builds.",
 )
-@click.option("--server", default="", metavar="NAME", help="Remove what belongs to this server, such as redis-7.0.15.")
-@click.option("--target", default="", metavar="NAME", help="Remove what belongs to this target, such as armv5.")
+@click.option("--server", default="", metavar="NAME", help="Remove what belongs to this server.")
+@click.option("--target", default="", metavar="NAME", help="Remove what belongs to this target.")
 @click.option(
     "--limit",
     "limit_bytes",

@@ -83,7 +83,7 @@ class Baseline(Record, frozen=True):
     findings: dict[str, list[str]]
     """Identity -> the targets that show it."""
     unjudged: dict[str, str] = msgspec.field(name="untold")
-    """TARGET/SUITE -> why the base could not be judged there. Nothing tells whether findings of such a cell are new."""
+    """TARGET/SUITE -> why the base could not be judged there. A finding of such a cell counts as new."""
     appearances: dict[str, list[Appearance]] = msgspec.field(default_factory=dict, name="ways")
     """Identity -> the ways in which the finding appears."""
     every_line: bool = False
@@ -91,12 +91,9 @@ class Baseline(Record, frozen=True):
     again: dict[str, list[Appearance]] | None = None
     """The same in further runs of the base, which show what is due to chance; None if one run was enough."""
     unbuilt: dict[str, str] = msgspec.field(default_factory=dict)
-    """TARGET/SUITE -> why there was nothing to run: the base does not compile for the target. As for `unjudged`."""
-
-    @property
-    def open_cells(self) -> dict[str, str]:
-        """The cells about which the base tells nothing, each with the reason."""
-        return self.unjudged | self.unbuilt
+    """TARGET/SUITE -> why there was nothing to run: the base does not compile for the target. Nothing tells whether
+    findings of such a cell are new.
+    """
 
 
 def of_judgement(base: BaseRevision, judgement: Judgement, sources: Sources) -> Baseline:
@@ -235,14 +232,14 @@ def reason(inherited: Baseline, finding: Finding, sources: Sources) -> str:
 
 
 def uncompared(inherited: Baseline, findings: Iterable[Finding], sources: Sources) -> dict[str, set[str]]:
-    """The findings of which nothing tells whether they are new -> the cells in which the base could not be judged or
-    was not built. In all other cells the base shows them as well.
+    """The findings of which nothing tells whether they are new -> the cells for which the base does not compile. In
+    all other cells the base shows them as well.
     """
     found = {}
     for finding in findings:
         here = _appearances(finding, sources, every_line=inherited.every_line)
         left = {f"{one.target}/{one.suite}" for one in here if not _shows(inherited, finding.id, one)}
-        if not finding.known and left and left <= inherited.open_cells.keys():
+        if not finding.known and left and left <= inherited.unbuilt.keys():
             found[finding.id] = left
     return found
 
@@ -279,7 +276,9 @@ def undecided(inherited: Baseline, findings: Iterable[Finding], sources: Sources
 
 def _is_unjudged(inherited: Baseline, finding: Finding) -> bool:
     """Whether a cell of a finding could not be judged in the base, or was not built."""
-    return any(cell in inherited.open_cells for witness in finding.witnesses for cell in witness.cells)
+    return any(
+        cell in {*inherited.unjudged, *inherited.unbuilt} for witness in finding.witnesses for cell in witness.cells
+    )
 
 
 def _shows(inherited: Baseline, identity: str, one: Appearance) -> bool:
@@ -322,6 +321,8 @@ def remarks(inherited: Baseline, findings: list[Finding], sources: Sources) -> l
                 f"{finding.id} is in BASE as well, but here it also has a suite, test, message or source line "
                 "that BASE does not show"
             )
-    for cell, why in inherited.open_cells.items():
-        sentences.append(f"BASE could not be judged on {cell}, so nothing tells whether findings there are new: {why}")
+    for cell, why in inherited.unjudged.items():
+        sentences.append(f"BASE could not be judged on {cell}, so findings there count as new: {why}")
+    for cell, why in inherited.unbuilt.items():
+        sentences.append(f"BASE could not be tested on {cell}, so nothing tells whether findings there are new: {why}")
     return sentences

@@ -155,7 +155,7 @@ def _judged(
     if news or unclear or one.unexplained:
         found = f"{len(here)} findings in {one.failed} failed tests" if here else f"{one.failed} tests failed"
         is_blamed = bool(news or one.unexplained)
-        beside = "" if is_blamed else "BASE could not be judged here"
+        beside = "" if is_blamed else "BASE does not compile here"
         verdict = Verdict.FAIL if is_blamed and not one.altered else Verdict.UNKNOWN
         return verdict, _joined([found, beside, *one.doubts])
     if one.absent:

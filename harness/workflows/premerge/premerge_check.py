@@ -92,7 +92,7 @@ def _base_of(
         return findings_of(bench, request, base)
     old = findings_of(bench, msgspec.structs.replace(request, tests=tests), base)
     # No run tells more of a target for which the base does not compile.
-    unbuilt = baseline.uncompared(msgspec.structs.replace(old, unjudged={}), new, sources)
+    unbuilt = baseline.uncompared(old, new, sources)
     left = [one for one in new if one.id not in unbuilt and not baseline.reason(old, one, sources)]
     suites = list(dict.fromkeys(witness.suite for one in left for witness in one.witnesses))
     if not left:

@@ -137,8 +137,13 @@ def test_every_command_that_a_hint_names_exists_with_its_options_and_arguments()
         assert len(given) >= len(required), f"plumb {name}{rest} lacks {required[0].name}"
 
 
-PIPS_SCRIPT = f"#!{sys.executable}\nimport sys\nfrom harness.cli.console_script import main\nsys.exit(main())\n"
-"""What pip writes for an installed wheel, without the option -I of a checkout's own."""
+def pips_script(*options: str) -> str:
+    """What pip writes for an installed wheel whose Python has a long path or a space in it, without the option -I of a
+    checkout's own. `options`: of Python.
+    """
+    command = shlex.join([sys.executable, *options])
+    start = f"""#!/bin/sh\n'''exec' {command} "$0" "$@"\n' '''\n"""
+    return f"{start}import sys\nfrom harness.cli.console_script import main\nsys.exit(main())\n"
 
 
 @pytest.mark.parametrize("settings", [{"PYTHONPATH": "@"}, {"PYTHONINSPECT": "1"}, {"PYTHONPATH": "@/none:"}])
@@ -150,7 +155,7 @@ def test_an_installed_wheel_obeys_none_of_the_callers_settings_of_python(
         (tmp_path / f"{name}.py").write_text("raise SystemExit(0)\n", "utf-8")
     script = tmp_path / "bin" / "plumb"
     script.parent.mkdir()
-    script.write_text(PIPS_SCRIPT, "utf-8")
+    script.write_text(pips_script(), "utf-8")
     script.chmod(0o755)
     named = {name: text.replace("@", str(tmp_path)) for name, text in settings.items()}
     ended = output_of([script, "list", "suites"], tmp_path / "bin", **named)
@@ -160,7 +165,7 @@ def test_an_installed_wheel_obeys_none_of_the_callers_settings_of_python(
 def test_an_installation_that_only_pythonpath_names_is_found(tmp_path: Path) -> None:
     """`pip install --target FOLDER` makes one."""
     script = tmp_path / "plumb"
-    script.write_text(PIPS_SCRIPT.replace("\nimport sys", " -S\nimport sys"), "utf-8")
+    script.write_text(pips_script("-S"), "utf-8")
     script.chmod(0o755)
     packages = Path(click.__file__).parents[1]
     ended = output_of([script, "list", "suites"], tmp_path, PYTHONPATH=f"{ROOT}:{packages}")

@@ -193,11 +193,9 @@ def test_no_change_is_blamed_for_what_a_base_that_does_not_compile_cannot_show(
     judgement, _ = conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
     assert judgement.verdict == verdict
     reasons = {cell.reason for cell in judgement.cells if cell.verdict == "UNKNOWN"}
-    assert reasons == (
-        {"1 findings in 1 failed tests; BASE could not be judged here"} if verdict == "UNKNOWN" else set()
-    )
+    assert reasons == ({"1 findings in 1 failed tests; BASE does not compile here"} if verdict == "UNKNOWN" else set())
     assert [remark.split(",")[0] for remark in judgement.remarks] == [
-        f"BASE could not be judged on {cell}" for cell in cells
+        f"BASE could not be tested on {cell}" for cell in cells
     ]
 
 
@@ -218,7 +216,7 @@ def test_a_finding_is_known_where_the_base_shows_it_and_unclear_where_the_base_d
     judgement, _ = conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
     verdicts = {cell.target: (cell.verdict, cell.reason) for cell in judgement.cells if cell.suite == "bitops"}
     assert verdicts == {
-        "armv5": ("UNKNOWN", "1 findings in 1 failed tests; BASE could not be judged here"),
+        "armv5": ("UNKNOWN", "1 findings in 1 failed tests; BASE does not compile here"),
         "sparc64": ("XFAIL", "known: BASE shows it here"),
     }
 

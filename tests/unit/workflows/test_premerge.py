@@ -269,7 +269,7 @@ def test_it_accepts_every_option_of_a_check_except_those_that_it_sets_itself() -
     assert has["premerge"] - has["check"] == {"all_tests", "base_name", "explain"}
     settled = {"tier", "fail_fast", "tests", "limit_seconds", "mixed", "target_clients"}
     # It compares with the base on the same machine.
-    assert has["check"] - has["premerge"] == settled | {"on", "insecure", "board"}
+    assert has["check"] - has["premerge"] == settled | {"on", "insecure", "board", "flush"}
 
 
 def test_the_hook_for_pre_commit_is_valid_and_its_entry_exists() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import msgspec
@@ -55,6 +57,9 @@ def test_the_cache_may_remove_kept_code(tmp_path: Path) -> None:
     folder = tmp_path / "translations" / "redis-server-armv5-1"
     folder.mkdir(parents=True)
     (folder / "code").write_bytes(b"x" * 1000)
+    # What was used within the last hour stays.
+    before = time.time() - 7200
+    os.utime(folder, (before, before))
     holding = cache_upkeep.look(cache)
     assert [(entry.name, entry.bytes) for entry in holding.entries] == [("translations/redis-server-armv5-1", 1000)]
     assert cache_upkeep.remove(cache, cache_upkeep.beyond_limit(holding, 0)) == holding.entries
