@@ -143,7 +143,8 @@ def test_a_server_killed_or_stopped_from_outside_makes_the_run_unknown(
 def test_a_signal_to_an_oracle_of_an_old_release_is_unknown(tmp_path: Path) -> None:
     """Releases before 6.2 do not say that another process sent it. More runs of the test do not show it."""
     folder = tmp_path / "run"
-    with running(*CHECK, folder, "--server", "redis-3.2.6") as plumb:
+    # Its BITPOS has a real finding.
+    with running(*WHOLE, "--test", "getbit", "--server", "redis-3.2.6", "--run", folder) as plumb:
         emulated_guest(folder)
         oracle = wait_for(lambda: processes_of(folder / "armv5" / "bitops" / "peers"), seconds=GONE_SECONDS)
         assert oracle, "no oracle was started"
