@@ -428,6 +428,14 @@ def test_a_missing_log_is_reported_if_a_detector_writes_to_it(
         shutil.rmtree(folder)
 
 
+def launched(stage: Stage, tmp_path: Path, printed: str) -> Path:
+    """The folder of a server of process number 7, which printed this."""
+    output = fakes.write(tmp_path / "printed", printed)
+    taken = [str(output), "0", f"{output.stat().st_dev}:{output.stat().st_ino}"]
+    note = ["7", "0", str(stage.folder), *taken, *taken, "server", ""]
+    return fakes.write(tmp_path / "home" / "guest-1" / "launch", "\0".join(note)).parent
+
+
 CRASHED = "7:M 28 Nov 2026 03:00:00.000 # Redis 7.0.15 crashed by signal: 11, si_code: %d\n"
 
 
@@ -439,15 +447,13 @@ def test_a_report_is_kept_however_much_its_server_prints_later(
     cell = cells.spec_of("upstream", tmp_path, fakes.unemulated(fakes.target(detector=detector)))
     collected = evidence.UpstreamEvidence(cell, homes=[tmp_path / "home"], names={}, started_in=stage.folder)
     words = {"nothing": "", "shift": SHIFT, "trouble": f"{TROUBLE}\n", "child": CHILD}[reported]
-    output = fakes.write(tmp_path / "printed", words + "a line of 32 bytes, as many are\n" * (evidence.LOG_BYTES // 31))
-    taken = [str(output), "0", f"{output.stat().st_dev}:{output.stat().st_ino}"]
-    note = ["7", "0", str(stage.folder), *taken, *taken, "server", ""]
-    log = fakes.write(tmp_path / "home" / "guest-1" / "launch", "\0".join(note)).with_name("log")
+    printed = words + "a line of 32 bytes, as many are\n" * (evidence.LOG_BYTES // 31)
+    log = launched(stage, tmp_path, printed) / "log"
     journal = Journal(tests=[], outside=[], done=True)
     collected.collect(FileRun(journal=journal, stalled=False, last_line="", seconds=1.0), {}, number=0)
     assert log.is_file() == (bool(detector) or reported in {"trouble", "child"})
     if log.is_file():
-        assert log.stat().st_size == (evidence.LOG_BYTES if reported == "nothing" else output.stat().st_size)
+        assert log.stat().st_size == (evidence.LOG_BYTES if reported == "nothing" else len(printed))
 
 
 RAISED = fakes.fault(pid=7, number=11, code=1, access="")
@@ -473,10 +479,7 @@ def test_a_signal_to_a_server_of_upstreams_tests_is_its_own_or_anothers(
 ) -> None:
     cell = cells.spec_of("upstream", tmp_path, fakes.unemulated(fakes.target()))
     collected = evidence.UpstreamEvidence(cell, homes=[tmp_path / "home"], names={}, started_in=stage.folder)
-    output = fakes.write(tmp_path / "printed", printed)
-    taken = [str(output), "0", f"{output.stat().st_dev}:{output.stat().st_ino}"]
-    note = ["7", "0", str(stage.folder), *taken, *taken, "server", ""]
-    folder = fakes.write(tmp_path / "home" / "guest-1" / "launch", "\0".join(note)).parent
+    folder = launched(stage, tmp_path, printed)
     fakes.write(folder / "faults.jsonl", "".join(f"{json_codec.encode(one).decode()}\n" for one in records))
     test = UpstreamTest(name="a", reported="err", message="", seconds=1.0, servers=(7,), announced=announced)
     journal = Journal(tests=[test], outside=[], done=True)
