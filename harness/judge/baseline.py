@@ -236,10 +236,10 @@ def uncompared(inherited: Baseline, findings: Iterable[Finding], sources: Source
     all other cells the base shows them as well.
     """
     found = {}
-    for finding in findings:
-        here = _appearances(finding, sources, every_line=inherited.every_line)
+    for finding in findings if inherited.unbuilt else ():
+        here = [] if finding.known else _appearances(finding, sources, every_line=inherited.every_line)
         left = {f"{one.target}/{one.suite}" for one in here if not _shows(inherited, finding.id, one)}
-        if not finding.known and left and left <= inherited.unbuilt.keys():
+        if left and left <= inherited.unbuilt.keys():
             found[finding.id] = left
     return found
 
@@ -276,9 +276,8 @@ def undecided(inherited: Baseline, findings: Iterable[Finding], sources: Sources
 
 def _is_unjudged(inherited: Baseline, finding: Finding) -> bool:
     """Whether a cell of a finding could not be judged in the base, or was not built."""
-    return any(
-        cell in {*inherited.unjudged, *inherited.unbuilt} for witness in finding.witnesses for cell in witness.cells
-    )
+    silent = inherited.unjudged | inherited.unbuilt
+    return any(cell in silent for witness in finding.witnesses for cell in witness.cells)
 
 
 def _shows(inherited: Baseline, identity: str, one: Appearance) -> bool:

@@ -132,11 +132,8 @@ class CellRuns:
             return [HostRun(problem=f"{error.what}: {error.because}", seal="")]
         folder_of = functools.partial(run_folder.host_folder, spec.folder)
         is_listed = self._request.server in self._bench.catalog.servers
-        with self._shared.of_suite(cell.suite):
-            alone = self._shared.copied(native, folder_of)
-            if not alone:
-                alone = self._repeated(native, folder_of, LISTED_HOST_RUNS if is_listed else HOST_RUNS)
-                self._shared.keep(native, folder_of, alone)
+        times = LISTED_HOST_RUNS if is_listed else HOST_RUNS
+        alone = self._shared.runs(native, folder_of, lambda: self._repeated(native, folder_of, times))
         if is_listed or any(one.problem for one in alone) or _died_misaligned(spec.folder):
             return alone
         logs = [folder_of(number) / event_log.NAME for number in range(1, HOST_RUNS + 1)]

@@ -41,6 +41,7 @@ def concluded(
     findings: dict[str, list[str]],
     *,
     unjudged: dict[str, str] | None = None,
+    unbuilt: dict[str, str] | None = None,
     known: str = "",
     suite: str = "bitops",
     title: str = "test_bitop: # != #",
@@ -51,7 +52,9 @@ def concluded(
         name: [baseline.Appearance(target=target, suite=suite, title=title, test="test_bitop") for target in targets]
         for name, targets in findings.items()
     }
-    old = baseline.Baseline(base=BASE, findings=findings, unjudged=unjudged or {}, appearances=ways)
+    old = baseline.Baseline(
+        base=BASE, findings=findings, unjudged=unjudged or {}, appearances=ways, unbuilt=unbuilt or {}
+    )
     baseline.keep(folder, old)
     listed = fakes.write(folder / "known.toml", known or "findings = []\n")
     return conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
@@ -187,10 +190,7 @@ def test_no_change_is_blamed_for_what_a_base_that_does_not_compile_cannot_show(
 ) -> None:
     """Regression: a change that mended a build was blamed for every bug of the target."""
     cells = {f"{target}/bitops": "it does not compile" for target in unbuilt}
-    folder = stored.finish()
-    baseline.keep(folder, baseline.Baseline(base=BASE, findings={}, unjudged={}, unbuilt=cells))
-    listed = fakes.write(folder / "known.toml", "findings = []\n")
-    judgement, _ = conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
+    judgement, _ = concluded(stored, {}, unbuilt=cells)
     assert judgement.verdict == verdict
     reasons = {cell.reason for cell in judgement.cells if cell.verdict == "UNKNOWN"}
     assert reasons == ({"1 findings in 1 failed tests; BASE does not compile here"} if verdict == "UNKNOWN" else set())
@@ -202,18 +202,7 @@ def test_no_change_is_blamed_for_what_a_base_that_does_not_compile_cannot_show(
 def test_a_finding_is_known_where_the_base_shows_it_and_unclear_where_the_base_does_not_compile(
     stored: StoredRun,
 ) -> None:
-    folder = stored.finish()
-    way = baseline.Appearance(target="sparc64", suite="bitops", title="test_bitop: # != #", test="test_bitop")
-    old = baseline.Baseline(
-        base=BASE,
-        findings={WRONG: ["sparc64"]},
-        unjudged={},
-        appearances={WRONG: [way]},
-        unbuilt={"armv5/bitops": "it does not compile"},
-    )
-    baseline.keep(folder, old)
-    listed = fakes.write(folder / "known.toml", "findings = []\n")
-    judgement, _ = conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
+    judgement, _ = concluded(stored, {WRONG: ["sparc64"]}, unbuilt={"armv5/bitops": "it does not compile"})
     verdicts = {cell.target: (cell.verdict, cell.reason) for cell in judgement.cells if cell.suite == "bitops"}
     assert verdicts == {
         "armv5": ("UNKNOWN", "1 findings in 1 failed tests; BASE does not compile here"),

@@ -28,8 +28,13 @@ def asked(tmp_path: Path) -> tuple[SharedHostRuns, CellSpec]:
     for number in (1, 2):
         fakes.write(host_folder(tmp_path / "armv5", number) / "events.jsonl", f"run {number}\n")
     shared = SharedHostRuns()
-    shared.keep(spec, functools.partial(host_folder, tmp_path / "armv5"), RUNS)
+    shared.runs(spec, functools.partial(host_folder, tmp_path / "armv5"), lambda: RUNS)
     return shared, spec
+
+
+def nothing() -> list[HostRun]:
+    """What a cell runs that has to ask itself."""
+    return []
 
 
 def spec_of(folder: Path, tests: list[str]) -> CellSpec:
@@ -42,7 +47,7 @@ def test_a_cell_with_the_same_failures_or_fewer_gets_the_runs_and_a_copy_of_thei
     asked: tuple[SharedHostRuns, CellSpec], tmp_path: Path, tests: list[str]
 ) -> None:
     spec = msgspec.structs.replace(spec_of(tmp_path / "armv6", tests), without=["c"])
-    assert asked[0].copied(spec, functools.partial(host_folder, tmp_path / "armv6")) == RUNS
+    assert asked[0].runs(spec, functools.partial(host_folder, tmp_path / "armv6"), nothing) == RUNS
     assert [(host_folder(tmp_path / "armv6", number) / "events.jsonl").read_text("utf-8") for number in (1, 2)] == [
         "run 1\n",
         "run 2\n",
@@ -53,15 +58,17 @@ def test_a_cell_with_another_failure_or_another_program_asks_itself(
     asked: tuple[SharedHostRuns, CellSpec], tmp_path: Path
 ) -> None:
     folder_of = functools.partial(host_folder, tmp_path / "armv6")
-    assert asked[0].copied(spec_of(tmp_path / "armv6", ["a", "c"]), folder_of) == []
+    assert asked[0].runs(spec_of(tmp_path / "armv6", ["a", "c"]), folder_of, nothing) == []
     other = msgspec.structs.replace(spec_of(tmp_path / "armv6", ["a"]), programs={"redis-cli": tmp_path})
-    assert asked[0].copied(other, folder_of) == []
+    assert asked[0].runs(other, folder_of, nothing) == []
     assert not folder_of(1).exists()
 
 
 def test_runs_without_a_result_serve_no_other_cell(tmp_path: Path) -> None:
     shared = SharedHostRuns()
     spec = spec_of(tmp_path / "armv5", ["a"])
-    shared.keep(spec, functools.partial(host_folder, tmp_path / "armv5"), [RUNS[0], HostRun(problem="late", seal="")])
-    shared.keep(spec, functools.partial(host_folder, tmp_path / "armv5"), [])
-    assert shared.copied(spec, functools.partial(host_folder, tmp_path / "armv6")) == []
+    late = [RUNS[0], HostRun(problem="late", seal="")]
+    folder_of = functools.partial(host_folder, tmp_path / "armv5")
+    assert shared.runs(spec, folder_of, lambda: late) == late
+    assert shared.runs(spec, folder_of, nothing) == []
+    assert shared.runs(spec, functools.partial(host_folder, tmp_path / "armv6"), nothing) == []
