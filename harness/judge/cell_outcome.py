@@ -72,6 +72,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
     repaired = from_counters(run, record, cell, tests)
     classed = _classed(with_ends_beside(cell, run, evidence.sightings()), tests, opinion)
     unsteady_in_audit: list[str] = []
+    passed_in_audit = 0
     sightings, late = _in_order(classed.sightings, tests, InOrder(cell, run, record))
     sightings += repaired
     blocks = recorded.blocks
@@ -79,7 +80,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
     doubts += _doubts_of_order(cell, run, record, recorded.events)
     altered = outcome.altered
     if record.audit:
-        audited, of_audit, seen = _audit(cell / run_folder.AUDIT, run, record, opinion)
+        audited, of_audit, seen, passed_in_audit = _audit(cell / run_folder.AUDIT, run, record, opinion)
         sightings += audited.sightings
         unsteady_in_audit = [name for name in audited.unsteady if name not in classed.unsteady]
         doubts += of_audit.doubts
@@ -94,6 +95,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         unexplained=evidence.unexplained,
         unsteady=classed.unsteady,
         unsteady_in_audit=unsteady_in_audit,
+        audited=passed_in_audit,
         unasked=opinion.problem,
     )
     return _of_cell(sightings, folder, record), outcome
@@ -171,9 +173,12 @@ def _doubts_of_order(cell: Path, run: RunRecord, record: CellRecord, events: Seq
 
 def _audit(
     cell: Path, run: RunRecord, record: CellRecord, opinion: SecondOpinion
-) -> tuple[_Classed, evidence_seal.Damage, tuple[int, ...]]:
-    """What a cell's audit showed, why they may be incomplete or invented, and the addresses of its server's
-    blocks.
+) -> tuple[_Classed, evidence_seal.Damage, tuple[int, ...], int]:
+    """What a cell's audit showed, why they may be incomplete or invented, the addresses of its server's blocks, and how
+    many of its tests passed.
+
+    The misaligned access that ended the server before its audit is in the audit's record. Without such a record,
+    nothing shows that the audit looked, and no passed test counts.
     """
     recorded = event_log.read(cell / event_log.NAME)
     evidence = Evidence(cell, run, record, recorded.events)
@@ -182,7 +187,9 @@ def _audit(
     own = recorded.doubts if record.audit == "done" else [record.audit]
     damage = evidence_seal.damage(cell, record.audit_seal)
     doubts = [f"its audit: {one}" for one in dict.fromkeys([*own, *damage.doubts, *evidence.doubts, *classed.doubts])]
-    return classed, msgspec.structs.replace(damage, doubts=doubts), recorded.blocks
+    looked = any(one.detector == "audit" for one in classed.sightings)
+    passed = sum(test.outcome == "passed" for test in tests) if looked else 0
+    return classed, msgspec.structs.replace(damage, doubts=doubts), recorded.blocks, passed
 
 
 def never_run(target: str, suite: str) -> CellOutcome:

@@ -141,6 +141,7 @@ def conclude(
             *_of_change(run, changes, judged),
             *_of_run(folder, run),
             *_of_hangs(run, marked),
+            *_of_audits(judged),
             *_of_host(outcomes),
             *_of_lists(lists, [*marked, *warned], judged),
             *(baseline.remarks(lists.old, [*marked, *failing], lists.sources) if lists.old else []),
@@ -227,6 +228,19 @@ def _of_hangs(run: RunRecord, findings: Sequence[Finding]) -> list[str]:
         return []
     targets = ", ".join(dict.fromkeys(name for one in hanging for name in one.targets))
     return [f"servers did not answer in time on {targets}; {if_slow(run.timeout_multiplier)} tells whether they hang"]
+
+
+def _of_audits(cells: Sequence[CellVerdict]) -> list[str]:
+    """A sentence for each target on which tests passed only in audits, and no new finding kept them from passing."""
+    alone: dict[str, list[CellVerdict]] = {}
+    for cell in cells:
+        if cell.verdict == Verdict.XFAIL and cell.audited and not cell.passed:
+            alone.setdefault(cell.target, []).append(cell)
+    return [
+        f"{target}: because of known findings no test of {', '.join(cell.suite for cell in those)} passed; in the "
+        f"audits that followed, in which misaligned accesses succeed, {sum(cell.audited for cell in those)} passed"
+        for target, those in alone.items()
+    ]
 
 
 def _of_host(outcomes: Sequence[CellOutcome]) -> list[str]:

@@ -295,7 +295,7 @@ def _as_found(cell: CellVerdict, judgement: Judgement) -> CellVerdict:
     least, why = Verdict.SKIP, ""
     if any(not finding.known for finding in here):
         least, why = Verdict.FAIL, "it has new findings"
-    elif cell.verdict in {Verdict.PASS, Verdict.XFAIL} and not cell.passed:
+    elif cell.verdict in {Verdict.PASS, Verdict.XFAIL} and not cell.passed and not (cell.audited and here):
         least, why = Verdict.UNKNOWN, "nothing passed in it"
     elif cell.verdict == Verdict.XFAIL and not here:
         least, why = Verdict.UNKNOWN, "no finding shows why"

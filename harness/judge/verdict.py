@@ -54,6 +54,8 @@ class CellOutcome(Record, frozen=True):
     """What the canaries say of a board in words; empty for other cells."""
     hindered: int = 0
     """How many of the failed tests could not run, because a server did not start or had ended before."""
+    audited: int = 0
+    """How many tests passed in the audit that followed, if it recorded misaligned accesses; 0 if none followed."""
 
 
 class CellVerdict(Record, frozen=True):
@@ -69,6 +71,8 @@ class CellVerdict(Record, frozen=True):
     skipped: int
     unsteady: int = 0
     """How many of the failed tests fail at times on the native build, too, and say nothing about the target."""
+    audited: int = 0
+    """How many tests passed in the audit that followed, in which misaligned accesses succeed."""
 
 
 def is_noted_everywhere(finding: Finding) -> bool:
@@ -103,6 +107,7 @@ def cell_verdicts(
                 failed=one.failed,
                 skipped=one.skipped,
                 unsteady=len(one.unsteady),
+                audited=one.audited,
             )
         )
     return verdicts
@@ -162,16 +167,23 @@ def _judged(
         return Verdict.SKIP, one.absent
     if one.doubts:
         return Verdict.UNKNOWN, _joined([*one.doubts, known])
-    if not one.passed and one.silence:
+    if not one.passed and one.silence and not one.audited:
         return Verdict.UNKNOWN, _joined([one.silence, known])
     if one.failed > len(one.unsteady) and not here:
         return Verdict.UNKNOWN, f"{one.failed} tests failed, and no finding shows why"
-    return (Verdict.XFAIL if here else Verdict.PASS), _joined([known, _hindered(one.hindered), _unsteady(one.unsteady)])
+    return (Verdict.XFAIL if here else Verdict.PASS), _joined([known, _hindered(one), _unsteady(one.unsteady)])
 
 
-def _hindered(number: int) -> str:
-    """How many tests a known finding kept from running; empty if it kept none."""
-    return f"{number} {'test' if number == 1 else 'tests'} could not run because of it" if number else ""
+def _hindered(one: CellOutcome) -> str:
+    """How many tests a known finding kept from running, and how many passed in the audit if none did before; empty if
+    there are none of either.
+    """
+    kept = f"{_tests(one.hindered)} could not run because of it" if one.hindered else ""
+    return _joined([kept, "" if one.passed else f"{_tests(one.audited)} passed in the audit"])
+
+
+def _tests(number: int) -> str:
+    return f"{number} {'test' if number == 1 else 'tests'}"
 
 
 def _unsteady(tests: Sequence[str]) -> str:

@@ -113,7 +113,7 @@ class CellRuns:
             return record
         if spec.units is not None and spec.units.broken and not record.problem:
             record = msgspec.structs.replace(record, problem=_broken(spec.units), problem_kind="units")
-        if self._is_audited(cell) and _died_misaligned(spec.folder):
+        if _died_misaligned(spec.folder) and self._is_audited(cell, spec.folder):
             audit = self._run_sealed(_audit_of(spec))
             record = msgspec.structs.replace(record, audit=audit.problem or "done", audit_seal=audit.seal)
         record = msgspec.structs.replace(record, host=self._host_runs(cell, spec, record))
@@ -194,12 +194,15 @@ class CellRuns:
         one = self._run_sealed(msgspec.structs.replace(spec, folder=folder, shared=folder / run_folder.SHARED))
         return HostRun(problem=one.problem, seal=one.seal)
 
-    def _is_audited(self, cell: Cell) -> bool:
+    def _is_audited(self, cell: Cell, folder: Path) -> bool:
         """Whether an audit follows a cell in which a misaligned access killed a server."""
         suite, target = self._bench.catalog.suites[cell.suite], self._prepared.targets[cell.target]
         can_audit = target.target.emulator.can_audit and not rules.is_audit(self._request.policy)
-        # An audit would repeat hours of tests, only to show what the audits of other suites also show.
-        return suite.needs_server and not suite.upstream and can_audit and not self._request.fail_fast
+        if not (suite.needs_server and can_audit) or self._request.fail_fast:
+            return False
+        # An audit would repeat hours of the release's own tests, only to show what the audits of other suites also
+        # show. If no server started, it repeats nothing.
+        return not suite.upstream or not any(event.outcome == "passed" for event in _tests(folder / event_log.NAME))
 
     def _run_sealed(self, spec: CellSpec) -> CellRecord:
         """Run a cell and seal its evidence, so that a later change of it is noticed."""
@@ -237,7 +240,6 @@ def _audit_of(spec: CellSpec) -> CellSpec:
         folder=spec.folder / run_folder.AUDIT,
         # It learns nothing: under an audit, a stream that kills a server looks like any other.
         corpus=None,
-        execution=None,
     )
 
 

@@ -120,6 +120,28 @@ def test_an_inherited_bug_passes_and_so_does_its_fix(checkout: Path, tmp_path: P
     assert not (tmp_path / "mended" / "base").exists(), "nothing was found, so the base must not be checked"
 
 
+@pytest.mark.slow(instead="tests/unit/judge/test_integrity.py, for audits of servers that do not start")
+def test_audits_test_a_change_where_neither_the_tree_nor_its_base_starts(checkout: Path, tmp_path: Path) -> None:
+    """Regression: the verdict was UNKNOWN, whatever the change."""
+    head = "void initServerConfig(void) {"
+    misaligned = " char *volatile s = (char *)&server; (void)*(volatile int *)(s + 1);"
+    edit(checkout / "src" / "server.c", head, head + misaligned)
+    commit(checkout)
+    source = checkout / "src" / "bitops.c"
+    edit(source, "    size_t bitval = 0;", "    size_t bitval = c == NULL;")
+    code, read, errors = premerge(checkout, tmp_path / "right", "--suite", "bitops")
+    assert code == ExitCode.PASS, errors
+    assert {cell["suite"]: cell["verdict"] for cell in read["cells"]} == {"canary": "PASS", "bitops": "XFAIL"}
+    (cell,) = [one for one in read["cells"] if one["suite"] == "bitops"]
+    assert (cell["passed"], cell["audited"] > 150) == (0, True)
+    assert any(one.startswith("armv5: because of known findings no test of bitops passed; ") for one in read["remarks"])
+
+    edit(source, "    size_t bitval = c == NULL;", "    size_t bitval = 0; (void)*(volatile int *)((char *)c + 1);")
+    code, read, errors = premerge(checkout, tmp_path / "wrong", "--suite", "bitops")
+    assert code == ExitCode.FINDINGS, errors
+    assert {one["function"] for one in read["findings"] if not one["known"]} == {"getbitCommand"}
+
+
 @pytest.mark.slow(instead="tests/unit/judge/test_baseline.py, on the same two judgements")
 def test_another_wrong_value_of_a_test_that_fails_in_the_base_is_new(checkout: Path, tmp_path: Path) -> None:
     """Regression: any wrong number counted as the same as another one."""

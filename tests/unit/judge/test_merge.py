@@ -17,7 +17,9 @@ from harness.record.cell_events import Counters
 from tests.support.judgements import cell, judgement
 
 if TYPE_CHECKING:
+    from harness.core.finding import Finding
     from harness.judge.findings import Judgement
+    from harness.judge.verdict import CellVerdict
 
 CLEAN = msgspec.structs.replace(
     judgement(),
@@ -58,6 +60,20 @@ def test_a_cell_whose_failures_the_host_shares_at_times_passes_in_a_join() -> No
     assert join([msgspec.structs.replace(CLEAN, cells=[*CLEAN.cells, passed])]).verdict == Verdict.PASS
     lying = msgspec.structs.replace(passed, unsteady=0)
     assert join([msgspec.structs.replace(CLEAN, cells=[*CLEAN.cells, lying])]).verdict == Verdict.FAIL
+
+
+def test_a_cell_whose_tests_passed_in_its_audit_alone_needs_a_finding_that_shows_why() -> None:
+    found = msgspec.structs.replace(judgement().findings[0], known="issue 3273", targets=["armv7"])
+    found = msgspec.structs.replace(
+        found, witnesses=[msgspec.structs.replace(found.witnesses[0], target="armv7", cells=["armv7/sds"])]
+    )
+    audited = msgspec.structs.replace(cell("armv7", "sds", "XFAIL"), passed=0, failed=1, audited=1)
+
+    def verdict(one: CellVerdict, *findings: Finding) -> Verdict:
+        return join([msgspec.structs.replace(CLEAN, cells=[*CLEAN.cells, one], findings=list(findings))]).verdict
+
+    assert verdict(audited, found) == Verdict.PASS
+    assert verdict(audited) == verdict(msgspec.structs.replace(audited, audited=0), found) == Verdict.UNKNOWN
 
 
 def test_joining_one_run_changes_nothing_and_two_have_the_worse_verdict_and_all_cells() -> None:

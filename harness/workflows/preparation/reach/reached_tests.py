@@ -99,7 +99,7 @@ def settled(
     """A cell's record, without tests that passed and have a finding, and `KeptReach.excused`.
 
     `found`: tests, or examples of them, in which something known was found. `by_chance`: those of them that may end
-    differently. `audited`: whether an audit followed. It continues after a test's first fault, and notes nothing.
+    differently. `audited`: whether an audit followed. It continues after a test's first fault.
     """
 
     def is_in(names: Collection[str], test: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.analysis.code.code_map import CodeChange, differences
+from harness.record import run_folder
 from harness.record.executed_blocks import cell_reach
 from harness.record.run_record import Unentered
 from harness.workflows.preparation.reach.base_code import functions_of_files
@@ -15,6 +16,7 @@ from harness.workflows.preparation.reach.reached_tests import added, entered
 if TYPE_CHECKING:
     from harness.analysis.code.code_map import CodeMap
     from harness.analysis.code.line_code import LineCode
+    from harness.core.model import Cell
     from harness.workflows.preparation.reach.reach_selection import ReachSelection
 
 BASE = "BASE"
@@ -85,7 +87,7 @@ class UntestedChange:
             noted = cell_reach.read(self._run.folder_of(cell)) if self._run.has_run(cell) else None
             if noted is not None and not noted.problem:
                 lines += [line for program in programs for line in self._codes.lines_in(program)]
-                executed |= entered(noted)
+                executed |= entered(noted) | self._entered_in_audit(cell)
         return lines, executed
 
     def _entered(self, target: str, differing: frozenset[str]) -> tuple[set[str], list[str]]:
@@ -100,13 +102,20 @@ class UntestedChange:
             if noted is None or noted.problem:
                 unnoted.append(cell.suite)
                 continue
-            found |= entered(noted)
+            found |= entered(noted) | self._entered_in_audit(cell)
             found |= self._selection.entered_before(cell)
         rest = [
             cell for cell in self._run.request.plan.cells if cell.target == target and cell not in self._cells.noted
         ]
         others = [cell.suite for cell in rest if self._run.has_run(cell)]
         return found, [*unnoted, *(name for name in others if not cells or self._covers(name, target, differing))]
+
+    def _entered_in_audit(self, cell: Cell) -> set[str]:
+        """The functions that the tests of the audit that followed a cell have entered: a server that does not start
+        otherwise runs its tests there.
+        """
+        noted = cell_reach.read(self._run.folder_of(cell) / run_folder.AUDIT)
+        return entered(noted) if noted is not None else set()
 
     def _covers(self, suite: str, target: str, functions: frozenset[str]) -> bool:
         """Whether a suite tests files that have one of these functions. The release's own tests cover nothing that
