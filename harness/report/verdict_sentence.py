@@ -60,6 +60,8 @@ def sentence(judgement: Judgement) -> str:
         return "nothing ran"
     targets = len({cell.target for cell in judgement.cells})
     ran = f"{_passed(judgement.cells)} passed on {targets} target{'' if targets == 1 else 's'}"
+    if audited := sum(cell.audited for cell in judgement.cells if not cell.passed):
+        ran += f", and {audited:,} in audits alone"
     if judgement.left_out:
         ran += f", {judgement.left_out:,} not run because the change cannot reach them"
     if others:

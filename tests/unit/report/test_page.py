@@ -204,6 +204,18 @@ def test_only_inherited_findings_count_as_those_of_the_base() -> None:
     assert sentence(other).startswith("nothing new; 1 known; ")
 
 
+def test_tests_that_passed_in_audits_alone_are_counted_apart() -> None:
+    cells = [
+        cell("armv5", "sds", "PASS"),
+        msgspec.structs.replace(cell("armv5", "bitops", "XFAIL"), passed=0, audited=3),
+    ]
+    known = msgspec.structs.replace(judgement().findings[0], known="issue 3273")
+    whole = msgspec.structs.replace(judgement(), verdict=Verdict.PASS, cells=cells, findings=[known])
+    assert sentence(whole).endswith("passed on 1 target, and 3 in audits alone")
+    cells[1] = msgspec.structs.replace(cells[1], passed=1)
+    assert sentence(whole).endswith("passed on 1 target")
+
+
 def test_a_run_that_did_not_end_does_not_blame_a_change() -> None:
     cells = [cell("armv5", "canary", "PASS"), cell("armv5", "bitops", "PASS")]
     ended = msgspec.structs.replace(only_canaries(), cells=cells)
