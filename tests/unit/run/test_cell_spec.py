@@ -284,6 +284,22 @@ def test_a_native_build_kept_from_starting_makes_a_failed_test_no_finding(
     assert recorded.doubt == f"the native build, which gives the expected replies, did not start: {reason}"
 
 
+def test_a_server_that_does_not_start_costs_the_last_test_as_little_as_the_second(tmp_path: Path) -> None:
+    """Regression: the exception was raised again with a longer traceback, which pytest reads: 541 tests took 46 s."""
+    build = fakes.build(tmp_path)
+    fakes.write(build.server_binary, "#!/bin/sh\nexit 1\n", mode=0o755)
+    spec = cells.spec_of("bitops", tmp_path, fakes.unemulated(Catalog().targets["armv5"]))
+    session = CellSession(msgspec.structs.replace(spec, build=build))
+    depths = []
+    for _ in range(4):
+        with pytest.raises(StartError) as failed:
+            session.servers.guest()
+        depths.append(len(failed.traceback))
+    session.servers.kill()
+    assert depths[1] == depths[2] == depths[3]
+    assert len(list(tmp_path.glob("guest-*"))) == 1
+
+
 def test_a_test_whose_server_could_not_be_launched_is_recorded_as_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
