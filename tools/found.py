@@ -294,9 +294,9 @@ def stored_with(stored: bugs.StoredAnswers, new: StoredAnswer, known: dict[str, 
     return bugs.StoredAnswers(answers=(*kept, new), scopes=stored.scopes)
 
 
-def scopes_of(judgement: Judgement, known: dict[str, Bug]) -> tuple[list[StoredScope], list[str]]:
+def scopes_of(judgement: Judgement, known: dict[str, Bug], commit: str) -> tuple[list[StoredScope], list[str]]:
     """The class of each bug whose findings a whole check of a release shows, and the class and id of each other
-    finding.
+    finding. `commit`: of the project, which made the check.
     """
     targets = tuple(dict.fromkeys(cell.target for cell in judgement.cells))
     found: dict[str, list[Finding]] = {}
@@ -315,7 +315,7 @@ def scopes_of(judgement: Judgement, known: dict[str, Bug]) -> tuple[list[StoredS
             scope="machine" if any(one.scope == "machine" for one in findings) else "everywhere",
             findings=tuple(sorted(one.id for one in findings)),
             date=datetime.datetime.now(datetime.UTC).date(),
-            commit=project.commit(),
+            commit=commit,
         )
         for name, findings in found.items()
     ], others
@@ -328,7 +328,7 @@ def _classed(runs: Sequence[Path], path: Path) -> int:
     contradictions = 0
     for run in runs:
         judgement = registry.read(run)
-        new, others = scopes_of(judgement, known)
+        new, others = scopes_of(judgement, known, project.commit())
         kept = [one for one in stored.scopes if one.server != judgement.server and one.bug in known]
         stored = msgspec.structs.replace(stored, scopes=(*kept, *new))
         for one in new:

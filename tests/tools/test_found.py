@@ -427,7 +427,7 @@ def test_a_run_tells_the_class_of_each_bug_and_the_findings_without_a_page() -> 
     for scope in ("everywhere", "machine"):
         first = msgspec.structs.replace(told.findings[0], witnesses=[witness], scope=scope)
         whole = msgspec.structs.replace(told, findings=[first, told.findings[1]])
-        (seen,), others = found.scopes_of(whole, {BUG.name: BUG})
+        (seen,), others = found.scopes_of(whole, {BUG.name: BUG}, "0123456789ab")
         assert (seen.bug, seen.server, seen.scope, seen.targets) == (BUG.name, "redis-7.0.15", scope, ("armv7",))
         assert seen.findings == ("wrong-result-life_x_limit",)
         assert others == ["machine: wrong-result-life_other"]

@@ -167,7 +167,8 @@ def test_a_file_arrives_whole_or_is_an_error(tmp_path: Path) -> None:
     assert HERE.get(place) == content
     with pytest.raises(FileNotFoundError):
         HERE.get(f"{place}-else")
-    short = shell_of("env", put=[sys.executable, "-c", "open('{to}', 'wb').write(open('{from}', 'rb').read()[:-1])"])
+    shortening = "import sys; open(sys.argv[2], 'wb').write(open(sys.argv[1], 'rb').read()[:-1])"
+    short = shell_of("env", put=[sys.executable, "-c", shortening, "{from}", "{to}"])
     with pytest.raises(InfrastructureError, match="did not arrive whole") as raised:
         short.put(content, place)
     assert "76800 bytes here, and 76799 there" in raised.value.because

@@ -306,6 +306,8 @@ def test_link_targets_outside_the_server_count_if_they_differ_from_the_base(tmp_
     (server / "deps").mkdir()
     (server / "deps" / "common").symlink_to("../../../common")
     git(tmp_path / "whole", "init", "--quiet")
+    # Else the user's own configuration may convert line ends when git writes a file, which no one has checked out here.
+    git(tmp_path / "whole", "config", "core.autocrlf", "false")
     commit(tmp_path / "whole")
     checkout = Checkout(server)
     base = checkout.base("HEAD")
