@@ -111,6 +111,16 @@ class Symbols:
         found = [frame for frame in frames if frame.origin == "server"] or frames
         return found[0] if len(found) == 1 else named
 
+    def function(self, name: str) -> Frame | None:
+        """The beginning of a function of the program that runs instead of a server; None if its line is unknown."""
+        path = self.program.path if self.program is not None else ""
+        start = next((one.start for one in function_symbols(path).found if one.name == name), None)
+        function, file, line = _addr2line(self.triple, path, start)[-1] if start is not None else ("??", "??", 0)
+        if function != name or not line:
+            return None
+        shown, origin = self._place_in_object(file, path)
+        return Frame(function=name, file=shown, line=line, origin=origin, pc=0)
+
     def functions_at(self, address: int) -> set[str]:
         """The names of the server's function at an address, relative to the program's start, and of those that it was
         inlined into; empty if they are unknown.

@@ -1,13 +1,14 @@
 """Walks a recorded stack to the callers. Pure: it reads a fault record and unwind tables, and starts no process.
 
 Code built with -g has call-frame information (DWARF 5, section 6.4); an architecture with register windows needs none.
-`harness.isa` names the relevant registers. A walk stops, without guessing, when a binary has no table (Debian's 32-bit
-ARM libc without its debug package) or the recorded slice of stack ends.
+`harness.isa` names the relevant registers. Where a binary has no table, as Debian's C library for 32-bit ARM, its index
+for exceptions and its code are read. A walk stops, without guessing, when they do not tell or the recorded slice of
+stack ends.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,9 @@ from harness.isa.architecture import RegisterWindows
 from harness.record.fault_log import MapRecord
 
 if TYPE_CHECKING:
-    from harness.isa.architecture import CallFrames
+    from collections.abc import Sequence
+
+    from harness.isa.architecture import CallFrames, Variant
     from harness.record.fault_log import Fault
 
 DEEPEST = 64
@@ -95,7 +98,7 @@ def call_chain(fault: Fault, machine: str) -> list[int]:
     stack = Stack(fault, word_bytes=variant.word_bytes, big_endian=variant.big_endian)
     if isinstance(variant.unwinding, RegisterWindows):
         return _by_windows(fault, stack, variant.unwinding)
-    return _by_table(fault, stack, variant.unwinding)
+    return _by_table(fault, stack, variant, variant.unwinding)
 
 
 def _by_windows(fault: Fault, stack: Stack, windows: RegisterWindows) -> list[int]:
@@ -251,25 +254,29 @@ def _frame_entries_in(path: str) -> list[Any]:
         return []
 
 
-def _by_table(fault: Fault, stack: Stack, frames: CallFrames) -> list[int]:
+def _by_table(fault: Fault, stack: Stack, variant: Variant, frames: CallFrames) -> list[int]:
     return_register, stack_register = frames.return_register, frames.stack_register
     registers = {number: stack.register(there) for number, there in frames.numbers.items()}
     chain: list[int] = []
-    pc = fault.pc
+    pc, link = fault.pc, None
     while len(chain) < DEEPEST:
         place = locate(fault.maps, pc)
         row = frame_rules(place[0].path, place[1]) if place else None
         if row is None or registers.get(row["cfa"].reg) is None:
-            # Without a table only the innermost frame's caller is known: from its code, or from the link register.
-            found = _caller_by_code(fault, stack, frames, registers) if not chain and place else None
+            # Without a table a caller is known from the function's code, or innermost from the link register.
+            state = _state_at(variant, link) if link is not None else fault.registers
+            found = _caller_without_table(fault, stack, frames, registers, pc, state, is_innermost=not chain)
             if found is None:
-                link = registers.get(return_register)
-                if not chain and link and _is_return_address(fault, link, frames):
-                    chain.append((link & ~frames.flag_bits) - 1)
+                held = registers.get(return_register)
+                if not chain and held and _is_return_address(fault, held, frames):
+                    chain.append((held & ~frames.flag_bits) - 1)
                 return chain
-            registers = found
-            pc = ((registers[return_register] or 0) & ~frames.flag_bits) - 1
+            below, registers = registers.get(stack_register), found
+            link = registers[return_register] or 0
+            pc = (link & ~frames.flag_bits) - 1
             chain.append(pc)
+            if not _is_deeper(below, registers[stack_register]) and len(chain) > 1:
+                return chain
             continue
         if chain and return_register not in row:
             # Any function that makes calls saves its return address: this one never returns.
@@ -289,26 +296,114 @@ def _by_table(fault: Fault, stack: Stack, frames: CallFrames) -> list[int]:
     return chain
 
 
-def _caller_by_code(
-    fault: Fault, stack: Stack, frames: CallFrames, registers: dict[int, int | None]
-) -> dict[int, int | None] | None:
-    """The registers of the faulting function's caller, by what the function's own code has pushed; None if uncertain.
+def _is_deeper(below: int | None, above: int | None) -> bool:
+    """Whether a caller's stack pointer is above its callee's, so that a walk comes to an end."""
+    return below is not None and above is not None and below < above
 
-    The return address is known only if it follows a call.
+
+def _state_at(variant: Variant, link: int) -> Sequence[str]:
+    """The registers that tell in which state the code before a return address runs."""
+    return variant.state_registers(link) if variant.state_registers is not None else []
+
+
+FARTHEST_ENTRY_BYTES = 0x8000
+"""How far before an address the beginning of a function without a symbol is looked for."""
+
+
+def _caller_without_table(
+    fault: Fault,
+    stack: Stack,
+    frames: CallFrames,
+    registers: dict[int, int | None],
+    pc: int,
+    state: Sequence[str],
+    *,
+    is_innermost: bool,
+) -> dict[int, int | None] | None:
+    """The registers of a function's caller without call-frame information; None if they are uncertain.
+
+    An index of tables for exceptions is right at calls, and so for each function but the innermost. The return address
+    is known only if it follows a call.
     """
-    place = locate(fault.maps, fault.pc)
-    bounds = function_bounds(Path(place[0].path), place[1]) if place else None
+    place = locate(fault.maps, pc)
+    if place is None:
+        return None
+    by_code = partial(_caller_by_code, place, stack, frames, registers, state, is_innermost=is_innermost)
+    by_index = partial(_caller_by_index, place, stack, frames, registers)
+    for way in (by_code, by_index) if is_innermost else (by_index, by_code):
+        caller = way()
+        link = caller.get(frames.return_register) if caller is not None else None
+        if link and _is_return_address(fault, link, frames):
+            return caller
+    return None
+
+
+def _caller_by_index(
+    place: tuple[MapRecord, int], stack: Stack, frames: CallFrames, registers: dict[int, int | None]
+) -> dict[int, int | None] | None:
+    path, address = place[0].path, place[1]
+    index, at = section_of(path, frames.index_section) if frames.index_section else (b"", 0)
+    if frames.by_index is None or not index:
+        return None
+    return frames.by_index(index, at, address, lambda start, size: read_code(path, start, size), registers, stack.word)
+
+
+@cache
+def section_of(path: str, name: str) -> tuple[bytes, int]:
+    """A section's content and its address in a file's own symbols; nothing if the file has no such section."""
+    try:
+        with Path(path).open("rb") as stream:
+            section: Any = ELFFile(stream).get_section_by_name(name)
+            return (bytes(section.data()), int(section["sh_addr"])) if section is not None else (b"", 0)
+    except (OSError, ELFError):
+        return b"", 0
+
+
+def _caller_by_code(
+    place: tuple[MapRecord, int],
+    stack: Stack,
+    frames: CallFrames,
+    registers: dict[int, int | None],
+    state: Sequence[str],
+    *,
+    is_innermost: bool,
+) -> dict[int, int | None] | None:
+    """The registers of a function's caller, by what the function's own code has pushed; None if that is unknown."""
+    path, address = place[0].path, place[1]
     below = registers.get(frames.stack_register)
-    if place is None or bounds is None or below is None or frames.pushed is None:
+    bounds = function_bounds(Path(path), address)
+    if below is None or frames.pushed is None:
         return None
-    start = bounds[0] & ~frames.flag_bits
-    pushed = frames.pushed(read_code(place[0].path, start, place[1] - start), fault.registers)
-    if pushed is None:
+    start = bounds[0] & ~frames.flag_bits if bounds is not None else _entry(path, address, frames, state)
+    if start is None:
         return None
-    caller = registers | {number: stack.word(below + offset) for number, offset in pushed.offsets.items()}
-    caller[frames.stack_register] = below + pushed.depth_bytes
-    link = caller.get(frames.return_register)
-    return caller if link and _is_return_address(fault, link, frames) else None
+    # A caller's address is the last byte of its call.
+    until = address if is_innermost else address + 1
+    pushed = frames.pushed(read_code(path, start, until - start), state)
+    base = below if pushed is None or pushed.base is None else registers.get(pushed.base)
+    if pushed is None or base is None or not (is_innermost or frames.return_register in pushed.offsets):
+        return None
+    caller = registers | {number: stack.word(base + offset) for number, offset in pushed.offsets.items()}
+    caller[frames.stack_register] = base + pushed.depth_bytes
+    if bounds is None and is_innermost:
+        # A function that calls none pushes nothing, and what seems its entry is then another's: the link register must
+        # show that it has made a call, or be what it pushed.
+        link = registers.get(frames.return_register) or 0
+        there = locate([place[0]], (link & ~frames.flag_bits) - 1)
+        if caller.get(frames.return_register) != link and not (there is not None and start <= there[1] < until):
+            return None
+    return caller
+
+
+def _entry(path: str, address: int, frames: CallFrames, state: Sequence[str]) -> int | None:
+    """Where the function around an address without a symbol seems to begin, after the end of the symbol before it."""
+    if frames.entry is None:
+        return None
+    earlier = max((end for _, end in _functions(Path(path)) if end <= address), default=0)
+    first = max(address - FARTHEST_ENTRY_BYTES, earlier) & ~3
+    code = read_code(path, first, address - first)
+    at = frames.entry(code, state) if len(code) == address - first else None
+    return first + at if at is not None else None
 
 
 def _is_return_address(fault: Fault, address: int, frames: CallFrames) -> bool:

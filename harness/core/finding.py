@@ -66,8 +66,8 @@ UNKNOWN_FILE = "??"
 
 
 def place_in_file(file: str, line: int) -> str:
-    """`FILE:LINE`; a phrase for code without debug information."""
-    return "line unknown" if file == UNKNOWN_FILE else f"{file}:{line}"
+    """`FILE:LINE`; the file alone if the line is unknown, and a phrase for code without debug information."""
+    return "line unknown" if file == UNKNOWN_FILE else f"{file}:{line}" if line else file
 
 
 class Frame(Record, frozen=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re  # noqa: TC003 - see below
 import signal
-from collections.abc import Callable, Mapping, Sequence  # noqa: TC003 - the annotations of NamedTuples are evaluated
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from harness.core.target_model import AccessClass
@@ -63,8 +63,25 @@ class CallFrames(NamedTuple):
     """How far DWARF's frame address is beyond the caller's stack pointer."""
     pushed: Callable[[bytes, Sequence[str]], PushedRegisters | None] | None = None
     """(a function's code up to an address, the fault's registers) -> what it has pushed there; None if uncertain."""
+    entry: Callable[[bytes, Sequence[str]], int | None] | None = None
+    """(code up to an address, the fault's registers) -> the place in it where the function around that address seems to
+    begin; None without one.
+    """
     follows_call: Callable[[int, bytes], bool] = lambda _address, _code: True
     """Whether a return address, whose preceding four bytes of code are given, follows a call."""
+    index_section: str = ""
+    """The section of an index of tables for exceptions that objects have instead of call-frame information."""
+    by_index: IndexUnwinding | None = None
+    """How that index gives a caller's registers."""
+
+
+IndexUnwinding = Callable[
+    [bytes, int, int, Callable[[int, int], bytes], Mapping[int, int | None], Callable[[int], int | None]],
+    dict[int, int | None] | None,
+]
+"""(the index, its address, an address of code, (address, length) -> the object's content, registers, address -> the
+stack's word there) -> the registers of the caller of the code's function; None if the index does not tell.
+"""
 
 
 class PushedRegisters(NamedTuple):
@@ -74,6 +91,10 @@ class PushedRegisters(NamedTuple):
     """How far the stack pointer is below its value at the function's entry."""
     offsets: Mapping[int, int]
     """DWARF's number of a register -> where its value at the entry is, in bytes above the stack pointer."""
+    base: int | None = None
+    """DWARF's number of the register that replaces the stack pointer in both, if the function moves that by an unknown
+    number of bytes.
+    """
 
 
 class RegisterWindows(NamedTuple):

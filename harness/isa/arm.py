@@ -18,6 +18,7 @@ from harness.isa.architecture import (
     PushedRegisters,
     Variant,
 )
+from harness.isa.exception_index import caller_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,36 +53,83 @@ _POP_ONE = re.compile(r"ldr(?:\.w)? (\w+), \[sp\], #(\w+)")
 _MOVE = re.compile(r"(sub|add)(?:\.w)? sp, (?:sp, )?#(\w+)")
 _VECTORS = re.compile(r"(vpush|vpop) \{(d\d+(?:, d\d+)*)\}")
 _RETURN = re.compile(r"bx lr|mov pc, lr")
-_STACK_POINTER = re.compile(r"\bsp!|^\S+ sp,|\[sp[^]]*\]!|\[sp\], |^v?(push|pop)(?!.*\bpc\b)")
+_BRANCH = re.compile(r"b(?:\.w)? #\w+")
+"""With an empty stack it calls another function in place of a return."""
+_STACK_POINTER = re.compile(r"\bsp!|^(?:add|sub|mov|bic|ldr)\S* sp,|\[sp[^]]*\]!|\[sp\], |^v?(push|pop)(?!.*\bpc\b)")
 """Any other change of the stack pointer. A conditional return changes nothing for the code after it."""
 
 
 def _pushed(order: Literal["little", "big"], code: bytes, registers: Sequence[str]) -> PushedRegisters | None:
-    """What a function has pushed, read in the order of its instructions; None if one of them is not understood.
-
-    The code after a return belongs to a path that has not left the function: the stack is as it was at its deepest.
-    """
+    """What a function has pushed, read in the order of its instructions; None if one of them is not understood."""
     capstone_mode = _in_state(order, registers).capstone
     assert capstone_mode is not None
-    depth, saved = 0, dict[int, int]()
-    deepest = (depth, saved)
-    end = 0
-    for address, size, mnemonic, operands in capstone.Cs(*capstone_mode).disasm_lite(code, 0):
-        end, text = address + size, f"{mnemonic} {operands}"
-        names, by = _moved(text)
-        if by == 0 and _STACK_POINTER.search(text):
+    stack, end = _Stack(), 0
+    for address, size, mnemonic, operands in _disassembler(capstone_mode).disasm_lite(code, 0):
+        end = address + size
+        if not stack.read(f"{mnemonic} {operands}"):
             return None
-        depth += by
-        saved = {number: at for number, at in saved.items() if at <= depth}
+    return stack.pushed() if end == len(code) else None
+
+
+class _Stack:
+    """A function's stack, by the instructions that have been read."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._saved: dict[int, int] = {}
+        self._deepest = (self._depth, self._saved)
+        self._framed: PushedRegisters | None = None
+        """What it had pushed when it set its frame pointer; None if that may have another value now."""
+        self._is_lost = False
+        """Whether the stack pointer has been moved by an unknown number of bytes."""
+
+    def read(self, text: str) -> bool:
+        """Follow an instruction. Whether the stack is still known."""
+        if self._framed is not None and _changes(text, self._framed.base):
+            self._framed = None
+        names, by = _moved(text)
+        self._is_lost |= by == 0 and _STACK_POINTER.search(text) is not None
+        if self._is_lost:
+            return self._framed is not None
+        if self._framed is None and (pointer := _FRAME_POINTER.fullmatch(text)):
+            inner = self._depth - int(pointer[2] or "0", 0)
+            saved = {number: inner - at for number, at in self._saved.items()}
+            self._framed = PushedRegisters(inner, saved, _NUMBERS[pointer[1]])
+        self._depth += by
+        self._saved = {number: at for number, at in self._saved.items() if at <= self._depth}
         if by > 0:
-            saved |= {_NUMBERS[name]: depth - 4 * at for at, name in enumerate(names) if name in _NUMBERS}
-        if depth > deepest[0]:
-            deepest = (depth, saved)
-        if "pc" in names or _RETURN.fullmatch(text):
-            depth, saved = deepest
-    return (
-        PushedRegisters(depth, {n: depth - at for n, at in saved.items()}) if end == len(code) and depth >= 0 else None
-    )
+            self._saved |= {_NUMBERS[name]: self._depth - 4 * at for at, name in enumerate(names) if name in _NUMBERS}
+        if self._depth > self._deepest[0]:
+            self._deepest = (self._depth, self._saved)
+        if "pc" in names or _RETURN.fullmatch(text) or (not self._depth and _BRANCH.fullmatch(text)):
+            # The code after a return belongs to a path that has not left the function: the stack is at its deepest.
+            self._depth, self._saved = self._deepest
+        return True
+
+    def pushed(self) -> PushedRegisters | None:
+        """What it has pushed; None if that is unknown."""
+        if self._is_lost:
+            return self._framed
+        offsets = {number: self._depth - at for number, at in self._saved.items()}
+        return PushedRegisters(self._depth, offsets) if self._depth >= 0 else None
+
+
+def _disassembler(mode: tuple[int, int]) -> capstone.Cs:
+    """It passes over constants between instructions."""
+    found = capstone.Cs(*mode)
+    found.skipdata = True
+    return found
+
+
+_FRAME_POINTER = re.compile(r"(?:add|mov)(?:\.w)? (fp|r7), sp(?:, #(\w+))?")
+"""The frame pointer of ARM code and that of Thumb code (GCC, arm_expand_prologue)."""
+
+
+def _changes(text: str, register: int | None) -> bool:
+    """Whether an instruction may write a frame pointer."""
+    name = "fp" if register == _NUMBERS["fp"] else "r7"
+    writes = re.match(rf"(?!st|push|cm|t)\S+ (?:{name}\b|[^\[]*{{.*\b{name}\b)", text)
+    return writes is not None
 
 
 def _moved(text: str) -> tuple[list[str], int]:
@@ -100,6 +148,25 @@ def _moved(text: str) -> tuple[list[str], int]:
     return [], 0
 
 
+def _entry(order: Literal["little", "big"], code: bytes, registers: Sequence[str]) -> int | None:
+    """The nearest place before the end of code that pushes the link register, as functions do that call others."""
+    thumb = _in_state(order, registers) is _THUMB
+    for at in range(len(code) - 2 & ~1, -1, -2) if thumb else range(len(code) - 4 & ~3, -1, -4):
+        first, second = int.from_bytes(code[at : at + 2], "little"), int.from_bytes(code[at + 2 : at + 4], "little")
+        if thumb:
+            # PUSH {…, LR} in 16 bits; STMDB SP!, {…, LR} in 32 (ARM DDI 0406C, A8.8.133).
+            pushes = first & 0xFF00 == 0xB500 or (first == 0xE92D and second & 0x4000)
+        else:
+            pushes = (second == 0xE92D and first & 0x4000) or (second << 16 | first) == _PUSH_LINK
+        if pushes:
+            return at
+    return None
+
+
+_PUSH_LINK = 0xE52DE004
+"""STR LR, [SP, #-4]!"""
+
+
 def _follows_call(address: int, code: bytes) -> bool:
     """Whether the four bytes before a return address end with BL or BLX (ARM DDI 0406C, A8.8.25, A8.8.26)."""
     first, second = int.from_bytes(code[:2], "little"), int.from_bytes(code[2:], "little")
@@ -111,7 +178,17 @@ def _follows_call(address: int, code: bytes) -> bool:
 
 def _frames(order: Literal["little", "big"]) -> CallFrames:
     # The lowest bit of a return address selects Thumb.
-    return CallFrames(14, 13, FIRST_16, flag_bits=1, pushed=partial(_pushed, order), follows_call=_follows_call)
+    return CallFrames(
+        14,
+        13,
+        FIRST_16,
+        flag_bits=1,
+        pushed=partial(_pushed, order),
+        entry=partial(_entry, order),
+        follows_call=_follows_call,
+        index_section=".ARM.exidx",
+        by_index=partial(caller_at, order),
+    )
 
 
 def _vectors(found: re.Match[str]) -> str:

@@ -211,14 +211,14 @@ class Evidence:
         if self._run.machines[where.target].emulator.runs_here:
             numbers = set() if _is_program(guest, event) else self._reported_children(guest, where, event)
             return [from_child_end(where, guest, number, test) for number in sorted(numbers)]
-        of_child = self._from_program if _is_program(guest, event) else from_child_end
-        return [
-            self._with_overtakes(of_child(where, guest, end.signal, test), where, guest, log, end.pid)
-            for end in log.unrecorded_crashes({event.pid})
-        ]
-
-    def _from_program(self, where: CellRecord, guest: Path, number: int, test: TestEvent | None) -> Sighting:
-        return program_ends.from_crash(self._run, where, guest, number, test)
+        found = []
+        for end in log.unrecorded_crashes({event.pid}):
+            if _is_program(guest, event):
+                one = program_ends.from_crash(self._run, where, guest, end, test)
+            else:
+                one = from_child_end(where, guest, end.signal, test)
+            found.append(self._with_overtakes(one, where, guest, log, end.pid))
+        return found
 
     def _reported_children(self, guest: Path, where: CellRecord, event: GuestEvent) -> set[int]:
         """The signals by which children of a server crashed that no emulator observes, according to its log.
@@ -291,7 +291,7 @@ class Evidence:
             failed = program_ends.from_failure(self._run, where, folder, event, owner)
             return self._with_overtakes(failed, where, folder, log, event.pid)
         if _is_program(folder, event) and end is not None:
-            crashed = self._from_program(where, folder, end.signal, owner)
+            crashed = program_ends.from_crash(self._run, where, folder, end, owner)
             return self._with_overtakes(crashed, where, folder, log, end.pid)
         sighting = from_end(self._run, where, folder, event, owner)
         if event.end == "signal" and self._run.machines[where.target].emulator.is_board:

@@ -24,7 +24,7 @@ from harness.judge.known import known_list, matching, tree_list
 from harness.judge.program_runs.program_evidence import program_remarks
 from harness.judge.upstream_tests import tally
 from harness.judge.verdict import EVERYWHERE, cell_verdicts, overall
-from harness.record import cell_events, compiler_warnings, event_log, run_folder, stored_run
+from harness.record import cell_events, compiler_warnings, event_log, program_launch, run_folder, stored_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -140,6 +140,7 @@ def conclude(
             *left,
             *_of_change(run, changes, judged),
             *_of_run(folder, run),
+            *_of_programs(outcomes, judged),
             *_of_hangs(run, marked),
             *_of_audits(judged),
             *_of_host(outcomes),
@@ -218,6 +219,16 @@ def _of_run(folder: Path, run: RunRecord) -> list[str]:
         *_of_order(folder, run),
         *tally.remarks(folder, run),
         *program_remarks(folder, run),
+    ]
+
+
+def _of_programs(outcomes: Sequence[CellOutcome], cells: Sequence[CellVerdict]) -> list[str]:
+    """Sentences on what was not observed of a command whose findings make its verdict: the reason of a cell without
+    them says the same.
+    """
+    failed = {cell.target for cell in cells if cell.suite == program_launch.SUITE and cell.verdict == Verdict.FAIL}
+    return [
+        doubt for one in outcomes if one.suite == program_launch.SUITE and one.target in failed for doubt in one.doubts
     ]
 
 

@@ -47,8 +47,12 @@ class Fault(Record, frozen=True):
     On a real kernel, toolchains/kernels/init/trace.c writes it from the kernel's reports to a tracer.
     """
 
-    event: Literal["fault", "access"]
-    """A signal about to be delivered, or (policy audit) the first occurrence of a permitted misaligned access."""
+    event: Literal["fault", "access", "last"]
+    """A signal about to be delivered, or (policy audit) the first occurrence of a permitted misaligned access.
+
+    last: where a process was when it exited with a status other than 0, which is the code, or received the signal
+    that kills it, if no instruction raised that (`-log-ends`, below a command).
+    """
     pid: int
     tid: int
     signal: int
@@ -159,6 +163,8 @@ class FaultLog(Record, frozen=True):
     """Human-readable losses; empty if the log has every line that the emulator began."""
     overtakes: list[Overtake] = msgspec.field(default_factory=list)
     """In the order in which they were seen; each set of three instructions once in a process."""
+    lasts: dict[int, Fault] = msgspec.field(default_factory=dict)
+    """Process -> where it was when it failed without a fault."""
     stores: dict[int, StoreCounts] = msgspec.field(default_factory=dict)
     """Process -> its counts. The emulator writes them when the first has doubled, so up to half may be missing."""
 
@@ -200,12 +206,15 @@ def read(log: Path) -> FaultLog:
     ends: dict[int, ProcessEnd] = {}
     overtakes: list[Overtake] = []
     stores: dict[int, StoreCounts] = {}
+    lasts: dict[int, Fault] = {}
     lines, damage = _lines(log)
     for number, line in enumerate(lines, 1):
         record, whole = _record(line)
         if not whole:
             damage.append(f"line {number} of {log.name} is damaged")
-        if isinstance(record, Fault):
+        if isinstance(record, Fault) and record.event == "last":
+            lasts[record.pid] = record
+        elif isinstance(record, Fault):
             faults.append(record)
         elif isinstance(record, Count):
             key = (record.pid, record.pc)
@@ -217,7 +226,9 @@ def read(log: Path) -> FaultLog:
         elif isinstance(record, StoreCounts):
             stores[record.pid] = record
     damage += _missing(log, len(lines))
-    return FaultLog(faults=faults, counts=counts, ends=ends, damage=damage, overtakes=overtakes, stores=stores)
+    return FaultLog(
+        faults=faults, counts=counts, ends=ends, damage=damage, overtakes=overtakes, lasts=lasts, stores=stores
+    )
 
 
 def read_faults(log: Path) -> list[Fault]:
@@ -289,6 +300,7 @@ _Line = Fault | Count | ProcessEnd | Overtake | StoreCounts
 _KINDS: dict[bytes, type[_Line]] = {
     b"fault": Fault,
     b"access": Fault,
+    b"last": Fault,
     b"count": Count,
     b"repeat": Count,
     b"end": ProcessEnd,

@@ -41,10 +41,15 @@ SUITE = "program"
 COMMAND, LAUNCH, ENDS, INPUT, REFUSED = "command.json", "launch", "ends", "input", "refused"
 INPUT_LOST = "input-lost"
 CONFIGURE, OUTPUT = "configure", "log"
+BUILT_OTHERWISE = "built-otherwise"
+"""CELL/built-otherwise: a line for each program whose debug information contradicts the target: how, a tab, the
+path.
+"""
 STRANGERS, TROUBLE, LEFT, OBJECTS, CHANGED = "strangers", "trouble", "left", "objects", "changed"
 NATIVES = "natives"
 FILES = frozenset(
     {COMMAND, LAUNCH, ENDS, INPUT, INPUT_LOST, CHANGED, CONFIGURE, STRANGERS, REFUSED, NATIVES, TROUBLE, LEFT}
+    | {BUILT_OTHERWISE}
 )
 LONGEST_TITLE = 60
 LONGEST_OUTPUT = 4096

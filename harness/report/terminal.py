@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from harness.core.finding import Finding
+    from harness.core.finding import Finding, Frame
     from harness.judge.findings import Judgement
     from harness.judge.verdict import CellVerdict
 
@@ -193,9 +194,7 @@ def show_finding(console: Console, finding: Finding, where: str = "", *, whole: 
         line(text)
     first = finding.witnesses[0]
     if len(first.backtrace) > 1:
-        frames = first.backtrace if whole else first.backtrace[:SHOWN_FRAMES]
-        chain = [f"{frame.function} ({place_in_file(frame.file, frame.line)})" for frame in frames]
-        line("    stack        " + " ← ".join(chain))
+        line("    stack        " + " ← ".join(_chain(first.backtrace, whole=whole)))
     for text in _code_lines(finding, whole=whole):
         line(text)
     if finding.command:
@@ -203,6 +202,24 @@ def show_finding(console: Console, finding: Finding, where: str = "", *, whole: 
         shown = finding.command[:SHOWN_CHARACTERS] + "…" if cut else finding.command
         line(f"    command      {shown}", pasted=True)
     line(f"    replay       {finding.replay}", pasted=True)
+
+
+def _chain(frames: list[Frame], *, whole: bool) -> list[str]:
+    """The frames of a stack. Without `whole`, of those of the C++ library only what the program called."""
+    texts: list[str] = []
+    for number, frame in enumerate(frames):
+        of_template, caller = _is_of_template(frame), frames[number + 1 : number + 2]
+        if whole or not of_template or not caller or not _is_of_template(caller[0]):
+            file = Path(frame.file).name if of_template and not whole else frame.file
+            texts.append(f"{frame.function} ({place_in_file(file, frame.line)})")
+        elif not texts or texts[-1] != "…":
+            texts.append("…")
+    return texts if whole else texts[:SHOWN_FRAMES]
+
+
+def _is_of_template(frame: Frame) -> bool:
+    """Whether a template of the C++ library, compiled into a program, has the frame."""
+    return "/include/c++/" in frame.file
 
 
 def _witness_lines(finding: Finding, *, whole: bool) -> Iterator[str]:

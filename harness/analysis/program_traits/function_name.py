@@ -1,4 +1,7 @@
-"""Shortens the names that a demangler gives functions of C++, Rust and D, so that they fit ids and lines."""
+"""Shortens the names that a demangler gives functions of C++, Rust and D, so that they fit ids and lines.
+
+It also gives the form of a name in an id.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,18 @@ def short_name(function: str) -> str:
     for operator in operators:
         named = named.replace(_HIDDEN, operator, 1)
     return re.sub(r"^(::)+", "", named).strip() or function
+
+
+_SIGNS = {"()": "-call", "[]": "-index", "<": "-lt", ">": "-gt", "=": "-eq", "*": "-star", "/": "-slash", " ": "-"}
+_SIGNS |= {"%": "-percent", "^": "-caret", "&": "-and", "|": "-or", "!": "-not", ",": "-comma", '"': "-quote"}
+
+
+def name_in_id(function: str) -> str:
+    """A name without signs that a shell interprets: `Table::operator-lt-lt` of `Table::operator<<`.
+
+    Names of C stay as they are, and so does `??`.
+    """
+    return re.sub(r"\(\)|\[\]|[^\w:.?@+~$-]", lambda found: _SIGNS.get(found[0], "_"), function)
 
 
 def _without_brackets(text: str) -> str:

@@ -41,6 +41,46 @@ def unlike_host(path: str) -> str:
     return ", ".join(phrases)
 
 
+@cache
+def built_unlike(path: str, flags: tuple[str, ...], time_bytes: int) -> str:
+    """How the build of a program contradicts that of a target's programs, in a phrase; empty if it does not, as far as
+    the debug information tells.
+
+    `flags`: the target's compiler flags. `time_bytes`: the size of its `time_t`; 0 if that is unknown.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            elf = ELFFile(stream)
+            if not elf.has_dwarf_info():
+                return ""
+            found = _types(elf) if time_bytes else {}
+            given = _options(elf)
+    except (OSError, ELFError, DWARFError, KeyError):
+        return ""
+    expected = dict(flag.split("=", 1) for flag in flags if flag.startswith("-m") and "=" in flag)
+    phrases = [
+        f"{name}={given[name]} instead of {value}"
+        for name, value in expected.items()
+        if given.get(name, value) != value
+    ]
+    size = found.get("time_t", time_bytes)
+    if size != time_bytes:
+        phrases.append(f"a time_t of {size} bytes instead of {time_bytes}")
+    return ", ".join(phrases)
+
+
+def _options(elf: ELFFile) -> dict[str, str]:
+    """The options of the form `-mNAME=VALUE` with which the first unit was compiled that tells them (GCC does)."""
+    dwarf: Any = elf.get_dwarf_info(relocate_dwarf_sections=False)
+    for unit in islice(dwarf.iter_CUs(), MOST_UNITS):
+        producer = unit.get_top_DIE().attributes.get("DW_AT_producer")
+        words = producer.value.decode("utf-8", "replace").split() if producer is not None else []
+        options = dict(word.split("=", 1) for word in words if word.startswith("-m") and "=" in word)
+        if options:
+            return options
+    return {}
+
+
 def _types(elf: ELFFile) -> dict[str, int]:
     """`char` -> its encoding; `long` and `time_t` -> their sizes in bytes, as far as they are found."""
     # A linked file is already relocated.

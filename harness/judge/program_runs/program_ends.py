@@ -5,6 +5,7 @@ Each has the program's own command line, the end of its output, and its place am
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 from pathlib import Path
@@ -14,15 +15,18 @@ import msgspec
 
 from harness.analysis.program_traits.failure_message import NAMELESS, asserted_place, checked_place, last_line
 from harness.analysis.program_traits.program_types import unlike_host
+from harness.analysis.symbols import PROGRAM
 from harness.core.digests import key_of
 from harness.core.finding import UNKNOWN_FILE
-from harness.judge.sightings.places import symbols_of
+from harness.judge.sightings.places import of_caller, symbols_of
 from harness.judge.sightings.sighting import Sighting, as_name, assertion_title, fields_of
-from harness.record import fault_log, program_launch
+from harness.record import fault_log, program_launch, stored_run
 
 if TYPE_CHECKING:
+    from harness.analysis.symbols import Symbols
     from harness.core.finding import Frame
     from harness.record.cell_events import GuestEvent, TestEvent
+    from harness.record.fault_log import ProcessEnd
     from harness.record.run_record import CellRecord, RunRecord
 
 LONGEST_MESSAGE = 200
@@ -31,11 +35,13 @@ LONGEST_NAME = 60
 """Characters of a command line in an id."""
 
 
-def from_crash(run: RunRecord, record: CellRecord, guest: Path, number: int, test: TestEvent | None) -> Sighting:
+def from_crash(run: RunRecord, record: CellRecord, guest: Path, end: ProcessEnd, test: TestEvent | None) -> Sighting:
     """The sighting of a program that died of a signal without a fault record, for example by abort()."""
-    name = fault_log.signal_name(number)
+    name = fault_log.signal_name(end.signal)
     program, said = _name(guest), program_launch.read_output(guest)
-    place = _place(run, record, guest, said)
+    frames, is_named = _stack(run, record, guest, end.pid, said)
+    function = frames[0].function if frames else NAMELESS
+    where = f" in {function}" if function != NAMELESS else ""
     sighting = _ended(
         run,
         record,
@@ -43,17 +49,17 @@ def from_crash(run: RunRecord, record: CellRecord, guest: Path, number: int, tes
         test,
         kind="crash",
         identity=f"crash-{as_name(program)}-{name}",
-        title=_with_message(f"{program} was killed by {name}", said),
+        title=_with_message(f"{program} was killed by {name}{where}", said),
         detail=f"killed by {name}",
-        place=place,
+        frames=frames,
     )
-    if place is None or number != signal.SIGABRT or place.function == NAMELESS:
+    if not is_named or end.signal != signal.SIGABRT or function == NAMELESS:
         return sighting
     return msgspec.structs.replace(
         sighting,
         kind="assertion",
-        identity=f"assertion-{as_name(place.function)}",
-        title=_with_message(assertion_title(place.function), said),
+        identity=f"assertion-{as_name(function)}",
+        title=_with_message(assertion_title(function), said),
     )
 
 
@@ -63,6 +69,9 @@ def from_failure(
     """The sighting of a program whose status, or a signal that another process sent, is why its command failed."""
     program, said = _name(guest), program_launch.read_output(guest)
     status = event.detail.rpartition(" ")[2]
+    frames, _ = _stack(run, record, guest, event.pid, said)
+    if event.detail.startswith("exited") and not frames:
+        frames = _main(run, record, guest)
     return _ended(
         run,
         record,
@@ -72,7 +81,7 @@ def from_failure(
         identity=f"exit-{_command_in_id(guest, program)}-{status}",
         title=_with_message(f"{program} {'was ' * event.detail.startswith('killed')}{event.detail}", said),
         detail=event.detail,
-        place=_place(run, record, guest, said),
+        frames=frames,
     )
 
 
@@ -86,13 +95,13 @@ def _ended(
     identity: str,
     title: str,
     detail: str,
-    place: Frame | None,
+    frames: list[Frame],
 ) -> Sighting:
     program = symbols_of(run, record, guest).program
     return Sighting(
         kind=kind,
         title=title,
-        frames=[] if place is None else [place],
+        frames=frames,
         instruction="",
         access="",
         direction="",
@@ -125,14 +134,44 @@ def _with_message(text: str, said: str) -> str:
     return f"{text}: {cut}" if cut else text
 
 
-def _place(run: RunRecord, record: CellRecord, guest: Path, said: str) -> Frame | None:
+def _stack(run: RunRecord, record: CellRecord, guest: Path, pid: int, said: str) -> tuple[list[Frame], bool]:
+    """Where a program's process ended, innermost first, and whether the program's output named that place.
+
+    The stack begins in the program's own code. Empty without such a place, and if the debug information does not know
+    it.
+    """
+    table = symbols_of(run, record, guest)
+    last = stored_run.read_fault_log(guest / fault_log.NAME).lasts.get(pid)
+    frames = table.backtrace(last, run.machines[record.target].emulator.qemu) if last is not None else []
+    own = list(itertools.takewhile(lambda frame: frame.function not in _BEFORE_MAIN, of_caller(frames)[0]))
+    named = _named_place(table, said)
+    if named is None:
+        return (own if own and own[0].origin == PROGRAM else []), False
+    around = next((number for number, frame in enumerate(frames) if frame.function == named.function), None)
+    return [named, *(frames[around + 1 :] if around is not None else [])], True
+
+
+_BEFORE_MAIN = {"_start"}
+"""Functions of the C library's that are linked into each program."""
+
+
+def _named_place(table: Symbols, said: str) -> Frame | None:
     """The place that a program's output names, with its function if the debug information knows it."""
     named, checked = asserted_place(said), checked_place(said)
-    table = symbols_of(run, record, guest)
     if named is not None:
         return table.placed(named)
     placed = table.placed(checked) if checked is not None else None
     return placed if placed is not None and placed.function != NAMELESS else None
+
+
+def _main(run: RunRecord, record: CellRecord, guest: Path) -> list[Frame]:
+    """The function main() of a program that exited, if it is known where that was: nothing of its own code called
+    exit().
+    """
+    table = symbols_of(run, record, guest)
+    is_known = bool(stored_run.read_fault_log(guest / fault_log.NAME).lasts)
+    main = table.function("main") if is_known else None
+    return [main] if main is not None else []
 
 
 def _command_in_id(guest: Path, program: str) -> str:
@@ -183,8 +222,11 @@ def _numbered(one: Sighting, number: int) -> Sighting:
 
 
 def _cause(one: Sighting) -> tuple[str, int, str]:
-    """What tells the causes of one identity apart: the place, or the last words without numbers."""
+    """What tells the causes of one identity apart: the place, and the last words without numbers if there is none or
+    many things may end a program there.
+    """
     place = one.frames[0] if one.frames else None
+    words = re.sub(r"(0x)?[0-9a-f]*\d[0-9a-f]*", "N", last_line(one.output))
     if place is not None and place.file != UNKNOWN_FILE:
-        return place.file, place.line if one.kind != "alignment" else 0, ""
-    return "", 0, re.sub(r"(0x)?[0-9a-f]*\d[0-9a-f]*", "N", last_line(one.output))
+        return place.file, place.line if one.kind != "alignment" else 0, words if one.kind == "crash" else ""
+    return "", 0, words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -108,8 +109,18 @@ def _why_unwatched(guest: Path) -> str | None:
     silent = program_launch.unwatched(guest)
     if silent is None:
         return None
+    if loader := _NO_LOADER.search(program_launch.read_output(guest)):
+        program = program_launch.shown(launch.program)
+        return (
+            f"the dynamic loader of {program}, {loader[1]}, is not among the libraries of the target: the program was "
+            "built for another target (remove it, for example by make clean), or needs --sysroot"
+        )
     how = f"with status {silent.number}" if silent.how == "exited" else f"by signal {silent.number}"
     return f"its emulator did not start the program, or could not record its end: process {silent.pid} ended {how}"
+
+
+_NO_LOADER = re.compile(r"^qemu-\S+: Could not open '([^']+)': No such file or directory$", re.MULTILINE)
+"""What QEMU says of a program whose dynamic loader does not exist (linux-user/elfload.c)."""
 
 
 def program_remarks(folder: Path, run: RunRecord) -> list[str]:
@@ -132,6 +143,7 @@ def _remarks(cell: Path, target: str) -> Iterator[str]:
     if launches:
         number = f"{len(launches)} {'execution' if len(launches) == 1 else 'executions'} below the command on {target}"
         yield f"{number}, {len(distinct)} distinct: {_listed([program for program, _ in distinct.most_common()])}"
+    yield from _built_otherwise(cell, target)
     killed = sum(
         note.how == "killed" and note.number not in fault_log.CRASHES
         for guest in guests
@@ -149,6 +161,19 @@ def _remarks(cell: Path, target: str) -> Iterator[str]:
     left = program_launch.lines_of(cell, program_launch.LEFT)
     if left:
         yield f"processes that the command left running, and that Plumbline ended: {left[0]}"
+
+
+def _built_otherwise(cell: Path, target: str) -> Iterator[str]:
+    """A sentence on programs whose debug information says that they were not built for the target."""
+    found: dict[str, list[str]] = {}
+    for line in program_launch.lines_of(cell, program_launch.BUILT_OTHERWISE):
+        unlike, _, path = line.partition("\t")
+        found.setdefault(unlike, []).append(path)
+    for unlike, programs in found.items():
+        yield (
+            f"programs that seem to be built for another target than {target}, with {unlike}: {_listed(programs)}; "
+            "if an earlier build left them, remove them first, for example by make clean"
+        )
 
 
 def _listed(names: list[str]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from harness.analysis import disassembly, symbols, unwind
 from harness.analysis.crash_reports.assertion_log import asserting_frames, is_in_report
 from harness.analysis.detectors.registry import own_frames
+from harness.analysis.program_traits.function_name import name_in_id
 from harness.isa import rules
 from harness.judge import triggering_command
 from harness.judge.sightings.heap_accesses import heap_address
@@ -63,7 +64,7 @@ def from_fault(
         reporting = is_in_report(frames) and not (test is not None and test.unit)
         reporting = reporting or _in_handler(fault, before, machine)
         if not beyond and not reporting and frames[0].origin == "libc":
-            frames, through = _of_caller(frames)
+            frames, through = of_caller(frames)
         kind = _kind(fault, name, access, beyond=beyond, reporting=reporting)
     if kind in {"assertion", FORBIDDEN_CALL}:
         instruction = ""
@@ -81,7 +82,7 @@ def from_fault(
         suite=record.suite,
         command=triggering_command.of_fault(fault, guest, test, frames),
         evidence=str(guest / "faults.jsonl"),
-        identity="-".join(part for part in (kind, function, direction) if part),
+        identity="-".join(part for part in (kind, name_in_id(function), direction) if part),
         detector="audit" if fault.event == "access" else "signal",
         access_class=access.access_class if access else "",
         fate=rules.fate(target, run.policies, access) if access else "",
@@ -106,7 +107,7 @@ def _kind(fault: Fault, name: str, access: Access | None, *, beyond: bool, repor
     return "out-of-bounds" if beyond else name.lower()
 
 
-def _of_caller(frames: list[Frame]) -> tuple[list[Frame], str]:
+def of_caller(frames: list[Frame]) -> tuple[list[Frame], str]:
     """The frames from the innermost one outside of libraries on, and the library function that it called: a function of
     the C library has many callers. All frames and nothing if the stack shows no such caller.
     """

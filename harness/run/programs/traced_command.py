@@ -142,7 +142,7 @@ def run_traced(
         # Its name is short: the tracer writes it where a process has little room.
         place = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="x")))
         output = opened.enter_context(log.open("wb")) if log is not None else None
-        emulator = [str(cell), str(runner.program), *runner.options, *runner.ordering]
+        emulator = [str(cell), str(runner.program), *runner.options, *runner.ordering, "-log-ends"]
         (place / "emulator").write_bytes(b"".join(os.fsencode(word) + b"\0" for word in emulator))
         headers = " ".join(",".join(map(str, header)) for header in tracing.headers)
         code = process.attend(
@@ -209,8 +209,9 @@ def _keep_objects(cell: Path, *, has_failed: bool) -> None:
         launch = program_launch.read_launch(guest)
         if launch is None or launch.is_probe:
             continue
-        own = _files_of_faults(guest)
-        if any(_is_failure(note, has_failed=has_failed) for note in program_launch.read_ends(guest)):
+        failed = any(_is_failure(note, has_failed=has_failed) for note in program_launch.read_ends(guest))
+        own = _files_of_faults(guest, has_failed=failed)
+        if failed:
             own += [path for path in _outside_of_system([launch.program]) if path not in own]
         objects = [path for path in own if _is_object(Path(path))]
         changed = [path for path in objects if Path(path).stat().st_mtime_ns > (launch.began_ms + 1) * 1_000_000]
@@ -226,10 +227,13 @@ def _keep_objects(cell: Path, *, has_failed: bool) -> None:
                 kept.chmod(0o755)
 
 
-def _files_of_faults(guest: Path) -> list[str]:
-    """The files that a guest had mapped when something was recorded, without the system's."""
+def _files_of_faults(guest: Path, *, has_failed: bool) -> list[str]:
+    """The files that a guest had mapped when something was recorded, without the system's. `has_failed`: it counts
+    where its processes ended.
+    """
     recorded = fault_log.read(guest / fault_log.NAME)
     maps = [one.maps for one in recorded.faults] + [one.maps for one in recorded.overtakes]
+    maps += [one.maps for one in recorded.lasts.values()] if has_failed else []
     return _outside_of_system(sorted({one.path for each in maps for one in each}))
 
 
@@ -239,7 +243,7 @@ def _outside_of_system(paths: Iterable[str]) -> list[str]:
 
 def _is_failure(note: ProcessNote, *, has_failed: bool) -> bool:
     """Whether a process ended badly."""
-    return note.number in fault_log.CRASHES if note.how == "killed" else has_failed and note.number != 0
+    return (has_failed and note.number != 0) or (note.how == "killed" and note.number in fault_log.CRASHES)
 
 
 def _is_object(path: Path) -> bool:

@@ -20,6 +20,7 @@ from harness.record import evidence_seal, program_launch, run_folder, stored_run
 from harness.record.program_launch import CommandRecord
 from harness.record.run_record import CellRecord, RunRecord
 from harness.run.programs.command_events import write_events
+from harness.run.programs.program_builds import note_builds
 from harness.run.programs.program_file import check_command
 from harness.run.programs.traced_command import check_machine, prepare_tracing, run_traced
 from harness.workflows.canaries.canary_cell import run_canaries
@@ -130,6 +131,7 @@ def run_command(tracing: Tracing, setup: TargetSetup, asked: Execution, environm
     )
     if end.code == -signal.SIGINT:
         raise KeyboardInterrupt
+    note_builds(cell, setup.target, setup.toolchain.triple)
     status = write_events(cell, command_of(asked), target, end, counts_from=asked.counts_from)
     record = CellRecord(
         target=target,

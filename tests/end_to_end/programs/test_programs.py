@@ -107,6 +107,8 @@ int main(int argc, char **argv)
         abort();
     if (!strcmp(mode, "assert"))
         check_sum(argc);
+    if (!strcmp(mode, "leave"))
+        exit(9);
     if (!strcmp(mode, "say")) {
         fputs(argv[3], stderr);
         return atoi(argv[2]);
@@ -760,9 +762,9 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
         "/qemu-arm, which the command runs programs under by itself",
     ),
     "ulimit -f 0; trap '' XFSZ; ./odd; true": (Verdict.UNKNOWN, [], "no record shows which program was executed"),
-    "sed -i s/linux/limux/g odd; ./odd; true": (Verdict.UNKNOWN, [], "its emulator did not start the program"),
+    "sed -i s/linux/limux/g odd; ./odd; true": (Verdict.UNKNOWN, [], "/lib/ld-limux.so.3, is not among the libraries"),
     # Then the command's failure is no finding.
-    "sed -i s/linux/limux/g odd; ./odd": (Verdict.UNKNOWN, [], "its emulator did not start the program"),
+    "sed -i s/linux/limux/g odd; ./odd": (Verdict.UNKNOWN, [], "/lib/ld-limux.so.3, is not among the libraries"),
     # The emulator takes no options from the command.
     "./odd; QEMU_ALIGNMENT=all=ignore ./odd odd; true": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
     "QEMU_STRACE=1 QEMU_VERSION=1 ./odd": (Verdict.PASS, [], ""),
@@ -1050,6 +1052,48 @@ def test_a_failing_program_is_shown_with_its_output_and_replayed_alone(tmp_path:
     assert (code, other["cells"][1]["verdict"]) == (ExitCode.PASS, "XFAIL"), other["cells"]
     code, other = executed(tmp_path, "armv5", ["sh", "-c", "./odd odd; ./odd say 3 'Expected 2, got 1'"])
     assert (code, other["verdict"]) == (ExitCode.FINDINGS, "FAIL")
+
+
+def test_a_program_that_no_instruction_ends_is_placed_where_it_ended(tmp_path: Path) -> None:
+    """abort() has no return address in an index of tables, exit() is called by the program or by what called main(),
+    and a signal may come from another program.
+    """
+    shutil.copy2(odd_program("armv5"), tmp_path / "odd")
+    code, found = executed(tmp_path, "armv5", ["sh", "-c", "./odd abort; ./odd assert; ./odd leave; ./odd status 3"])
+    assert code == ExitCode.FINDINGS
+    places = {one["id"]: (one["function"], one["line"]) for one in found["findings"]}
+    assert places == {
+        "assertion-check_sum": ("check_sum", line_of("assert(sum == 3)")),
+        "crash-odd-SIGABRT": ("main", line_of("abort();")),
+        "exit-odd_leave-9": ("main", line_of("exit(9);")),
+        "exit-odd_status_3-3": ("main", line_of("int main(") + 1),
+    }
+    (assertion,) = [one for one in found["findings"] if one["kind"] == "assertion"]
+    stack = [(frame["function"], frame["line"]) for frame in assertion["witnesses"][0]["backtrace"]]
+    assert stack[:2] == [("check_sum", line_of("assert(sum == 3)")), ("main", line_of("check_sum(argc);"))]
+    assert stack[-1][0] == "_start"
+    # QEMU leaves SIGTERM to the host, and its place is then unknown.
+    code, found = executed(tmp_path, "armv5", ["timeout", "--signal=QUIT", "1", "./odd", "wait"])
+    (finding,) = found["findings"]
+    assert (finding["title"], finding["line"]) == ("odd was killed by SIGQUIT", line_of("pause();"))
+
+
+def line_of(text: str) -> int:
+    """The line of the program that has a text."""
+    (number,) = [number for number, line in enumerate(SOURCE.splitlines(), 1) if text in line]
+    return number
+
+
+def test_a_program_of_another_target_is_named_although_another_failed(tmp_path: Path) -> None:
+    shutil.copy2(odd_program("armv5"), tmp_path / "odd")
+    shutil.copy2(odd_program("sparc64"), tmp_path / "other")
+    (tmp_path / "t.c").write_text("int main(void) { return 0; }\n", "utf-8")
+    script = "$HOST_TRIPLET-gcc -march=armv7-a -g -o newer t.c; ./other; ./newer; ./odd odd"
+    code, found = executed(tmp_path, "armv5", ["sh", "-c", script])
+    assert (code, [one["id"] for one in found["findings"]]) == (ExitCode.FINDINGS, ["alignment-odd_load-load"])
+    told = "\n".join(found["remarks"])
+    assert "programs for other machines could not run: ./other (EM_SPARCV9)" in told
+    assert f"with -march=armv7-a instead of armv5te: {tmp_path}/newer" in told
 
 
 def test_a_replayed_program_receives_its_pipe_again_and_ends_within_a_limit(

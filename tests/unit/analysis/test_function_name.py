@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.analysis.program_traits.function_name import short_name
+from harness.analysis.program_traits.function_name import name_in_id, short_name
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,21 @@ from harness.analysis.program_traits.function_name import short_name
 def test_a_name_has_no_arguments(demangled: str, short: str) -> None:
     assert short_name(demangled) == short
     assert short_name(short) == short
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        ("bitopCommand.constprop.0", "bitopCommand.constprop.0"),
+        ("libc.so.6+0x1234", "libc.so.6+0x1234"),
+        ("??", "??"),
+        ("ns::Table::~Table", "ns::Table::~Table"),
+        ("Less::operator()", "Less::operator-call"),
+        ("Table::operator<<", "Table::operator-lt-lt"),
+        ("Table::operator[]", "Table::operator-index"),
+        ("operator new", "operator-new"),
+        ("operator&&", "operator-and-and"),
+    ],
+)
+def test_an_id_has_no_sign_that_a_shell_interprets(function: str, name: str) -> None:
+    assert name_in_id(function) == name

@@ -19,6 +19,11 @@ LOAD = 0xE4DE3001  # ldrb r3, [lr], #1
 BRANCH = 0x0A000010  # beq
 MOVE_STACK = 0xE1A0D00B  # mov sp, fp
 CALL = 0xEB000010  # bl
+FRAME = 0xE28DB008  # add fp, sp, #8
+MOVE_BY_REGISTER = 0xE04DD003  # sub sp, sp, r3
+CHANGE_FRAME = 0xE3A0B000  # mov fp, #0
+TAIL_CALL = 0xEA000010  # b
+CONSTANT = 0xFFFFFAF8  # no instruction
 
 
 def frames(machine: str = "arm") -> CallFrames:
@@ -54,6 +59,11 @@ WHOLE = PushedRegisters(20, {4: 8, 5: 12, 14: 16})
         ((PUSH & 0x0FFFFFFF, LOAD), None),
         ((PUSH, DOWN, POP & 0x0FFFFFFF, LOAD), WHOLE),
         ((PUSH, POP_LINK, UP), None),
+        ((PUSH, DOWN, BRANCH, UP, POP_LINK, TAIL_CALL, LOAD), WHOLE),
+        ((PUSH, DOWN, BRANCH, UP, POP_LINK, LOAD), PushedRegisters(0, {})),
+        ((PUSH, DOWN, CONSTANT, LOAD), WHOLE),
+        ((PUSH, FRAME, MOVE_BY_REGISTER, LOAD), PushedRegisters(4, {4: -8, 5: -4, 14: 0}, 11)),
+        ((PUSH, FRAME, MOVE_BY_REGISTER, CHANGE_FRAME), None),
     ],
     ids=[
         "entry",
@@ -67,6 +77,11 @@ WHOLE = PushedRegisters(20, {4: 8, 5: 12, 14: 16})
         "conditional",
         "conditional return",
         "too much",
+        "after a call in place of a return",
+        "popped without a return",
+        "constant",
+        "frame pointer",
+        "lost frame pointer",
     ],
 )
 def test_the_stack_at_an_address_follows_from_the_code_before_it(
@@ -89,3 +104,24 @@ def test_the_stack_at_an_address_follows_from_the_code_before_it(
 )
 def test_a_return_address_follows_a_call(address: int, code: bytes, *, expected: bool) -> None:
     assert frames().follows_call(address, code) is expected
+
+
+@pytest.mark.parametrize(
+    ("code", "thumb", "expected"),
+    [
+        ([LOAD, PUSH, DOWN, PUSH_ONE, LOAD], False, 4),
+        ([LOAD, 0xE52DE004, LOAD], False, 4),  # push {lr}
+        ([LOAD, PUSH_ONE], False, None),
+        ([0xB510BF00, 0xBF00BF00], True, 2),  # nop; push {r4, lr}; nop; nop
+        ([0xBF00BF00, 0x47F0E92D, 0xBF00BF00], True, 4),  # nop; nop; push.w {r4-sl, lr}
+        ([0xB410BF00], True, None),  # nop; push {r4}
+    ],
+    ids=["nearest", "one register", "none", "thumb", "thumb 32", "thumb none"],
+)
+def test_a_function_without_a_symbol_begins_where_the_link_register_is_pushed(
+    code: list[int], *, thumb: bool, expected: int | None
+) -> None:
+    entry = frames().entry
+    assert entry is not None
+    state = [*[""] * 25, "20000000" if thumb else "00000000"]
+    assert entry(b"".join(word.to_bytes(4, "little") for word in code), state) == expected

@@ -69,6 +69,13 @@ def test_aborts_are_told_apart_by_their_last_words_without_numbers(tmp_path: Pat
     assert found == ["crash-w-SIGABRT-2", "crash-w-SIGABRT-2", "crash-w-SIGABRT"]
 
 
+def test_aborts_of_one_function_are_told_apart_by_their_last_words(tmp_path: Path) -> None:
+    """Many programs have one function that prints a message and ends them."""
+    said = ["no memory for 10 items", "no memory for 20 items", "bad input"]
+    found = identities(*(sighting("crash-w-SIGABRT", tmp_path, place=("die.c", 5), said=text) for text in said))
+    assert found == ["crash-w-SIGABRT-2", "crash-w-SIGABRT-2", "crash-w-SIGABRT"]
+
+
 @pytest.mark.parametrize(
     ("outcome", "ends", "expected"),
     [

@@ -296,6 +296,24 @@ def test_a_list_of_findings_shows_the_beginning_of_a_long_command_and_one_findin
     assert finding.command.strip() in printed(whole=True)
 
 
+def test_a_list_of_findings_shows_of_the_cpp_library_only_what_the_program_called() -> None:
+    finding = judgement().findings[0]
+    named = [("less", "x.cc", 16), *((f"std::step{n}", f"/usr/include/c++/12/bits/algo{n}.h", n) for n in (1, 2, 3))]
+    named += [("main", "x.cc", 21), ("libc.so.6+0x10", "libc.so.6", 0)]
+    frames = [Frame(function=name, file=file, line=line, origin="", pc=0) for name, file, line in named]
+    witness = msgspec.structs.replace(finding.witnesses[0], backtrace=frames)
+    finding = msgspec.structs.replace(finding, witnesses=[witness])
+
+    def printed(*, whole: bool) -> str:
+        console = Console(file=(text := io.StringIO()), width=1000)
+        terminal.show_finding(console, finding, whole=whole)
+        return text.getvalue()
+
+    short = "less (x.cc:16) ← … ← std::step3 (algo3.h:3) ← main (x.cc:21) ← libc.so.6+0x10 (libc.so.6)\n"
+    assert short in printed(whole=False)
+    assert "← std::step1 (/usr/include/c++/12/bits/algo1.h:1) ← std::step2" in printed(whole=True)
+
+
 def test_no_escapes_where_there_is_no_terminal() -> None:
     assert "\x1b" not in shown(judgement())
 

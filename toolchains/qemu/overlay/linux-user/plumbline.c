@@ -8,7 +8,8 @@
  * recorded in full the first time. Its count is written whenever it has doubled (event "count"), because a killed
  * process cannot write any more; a process that ends by itself writes the exact counts. A fault that an instruction
  * repeats is recorded in full FAULTS_IN_FULL times, and then counted in the same way (event "repeat"). The last line of
- * a process says how it ended (event "end").
+ * a process says how it ended (event "end"). With -log-ends, the line before it shows where a process was when it exited
+ * with a status other than 0, or received a signal that no instruction raised and that kills it (event "last").
  *
  * A guest can close descriptors that are not its own, or limit the size of files, so that lines are lost. The host may
  * therefore put a file with two 64-bit zeros beside the log, FILE.counts. The emulator counts there, in shared memory,
@@ -998,6 +999,14 @@ void plumbline_set_fatal_faults(const char *path)
     fatal_faults = path;
 }
 
+/* `has_fatal_record`: a record of this process already shows where it was when the signal came that kills it. */
+static bool logs_ends, has_fatal_record;
+
+void plumbline_set_log_ends(void)
+{
+    logs_ends = true;
+}
+
 static bool no_crash_maps, has_crashed;
 
 void plumbline_set_no_crash_maps(void)
@@ -1067,6 +1076,7 @@ void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
         }
     }
     has_crashed = has_crashed || handled;
+    has_fatal_record = has_fatal_record || !handled;
     last.is_pending = false;
 }
 
@@ -1081,6 +1091,7 @@ void plumbline_log_call(CPUArchState *env, int number, const char *name)
         g_autofree char *more = g_strdup_printf(",\"call\":\"%s\",\"call_number\":%d", name, number);
 
         write_record(env, "fault", pc, SIGSYS, SYS_SECCOMP_CODE, pc, false, false, more);
+        has_fatal_record = true;
     }
 }
 
@@ -1121,12 +1132,17 @@ void plumbline_dying(int host_sig)
     keep_seen(host_sig);
 }
 
-void plumbline_finish(int status)
+void plumbline_finish(CPUArchState *env, int status)
 {
     g_autoptr(GString) line = g_string_new(NULL);
 
     if (fault_log < 0) {
         return;
+    }
+    if (logs_ends && !has_fatal_record && (fatal_signal || status & 0xff)) {
+        CPUState *cpu = env_cpu(env);
+
+        write_record(env, "last", cpu->cc->get_pc(cpu), fatal_signal, fatal_signal ? 0 : status & 0xff, 0, false, false, "");
     }
     write_last_counts();
     plumbline_finish_order();

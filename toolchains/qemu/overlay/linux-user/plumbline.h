@@ -21,6 +21,9 @@ void plumbline_set_fatal_faults(const char *path);
 void plumbline_set_no_crash_maps(void);
 bool plumbline_hides_maps(void);
 
+/* The -log-ends option, see plumbline_finish(). */
+void plumbline_set_log_ends(void);
+
 /* The -coverage option: a file of the host, whose size is a power of two. Bad input ends the emulator. */
 void plumbline_set_coverage(const char *path);
 bool plumbline_has_coverage(void);
@@ -100,7 +103,10 @@ vaddr plumbline_pc_of(CPUState *cpu, uintptr_t host_pc);
 /* The process is about to die of a signal, which has the host's number. */
 void plumbline_dying(int host_sig);
 
-/* Append the counts that are not written yet, and the end of the process: this status, unless a signal kills it. */
-void plumbline_finish(int status);
+/*
+ * Append the counts that are not written yet, and the end of the process: this status, unless a signal kills it. With
+ * the -log-ends option, also where the process was if it failed and no fault shows that.
+ */
+void plumbline_finish(CPUArchState *env, int status);
 
 #endif
