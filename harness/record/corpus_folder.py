@@ -10,7 +10,8 @@ that it is not worth keeping.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -24,12 +25,19 @@ if TYPE_CHECKING:
 SUFFIX = ".features"
 
 
+LARGEST_BYTES = 1 << 17
+"""Size limit of an entry: longer ones are not worth their space."""
+
+_ENTRY_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}")
+_Feature = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
 class EntryFeatures(Record, frozen=True):
     """NAME.features."""
 
     build: str
     """The build on which the entry was tried, and the kind of features. Numbers of another build mean nothing."""
-    new: list[int]
+    new: list[_Feature]
     """Edges of the guest's code, or other features that the suite numbers; empty if it showed nothing new."""
     failed: bool = False
     """Whether it failed there, or elsewhere before. Such an entry is always kept."""
@@ -48,14 +56,20 @@ def features_of(entry: Path) -> EntryFeatures | None:
     """
     try:
         return json_codec.decode(features_path(entry).read_bytes(), EntryFeatures)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, IsADirectoryError, msgspec.DecodeError):
         return None
 
 
 def tried(folder: Path) -> dict[str, EntryFeatures]:
-    """The names and features of all entries that were tried, whether or not they were kept."""
+    """The names and features of all entries that were tried, whether or not they were kept. Names that no suite gives
+    are left out.
+    """
     names = sorted(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}"))
-    return {name: features for name in names if (features := features_of(folder / name)) is not None}
+    return {
+        name: features
+        for name in names
+        if _ENTRY_NAME.fullmatch(name) and (features := features_of(folder / name)) is not None
+    }
 
 
 def keep(entry: Path, content: bytes) -> None:

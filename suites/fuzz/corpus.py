@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from harness.protocol.resp import Reply
 
 COMMITTED = Path(__file__).with_name("corpus")
-LARGEST_BYTES = 1 << 17
-"""Size limit of a kept file: streams of long values are not worth their space."""
 MOST_FILES = 2000
 FOUND, KEPT = "found-", "kept-"
 """Prefixes of file names: streams that failed, and streams that showed something new."""
@@ -99,7 +97,7 @@ class Corpus:
     def save(self, stream: Stream, prefix: str, new: Iterable[int] = ()) -> None:
         """Write a stream and its new features into the folder, if there is one."""
         content = text_of(stream).encode()
-        if self._folder is None or len(content) > LARGEST_BYTES:
+        if self._folder is None or len(content) > corpus_folder.LARGEST_BYTES:
             return
         path = self._folder / f"{prefix}{hashlib.sha256(content).hexdigest()[:16]}.stream"
         if not path.exists():

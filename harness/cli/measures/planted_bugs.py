@@ -103,6 +103,7 @@ def mutate(
         common += ["--offline"] if offline else []
         common += ["--timeout-multiplier", f"{timeout_multiplier:g}"]
         common += ["--install" if allowed else "--no-install", "--json"]
+        planted = {mutation.name: mutation for mutation in chosen}
         reports = campaign_spread.commands_on(
             Progress(),
             {mutation.name: ["mutate", mutation.name, *common] for mutation in chosen},
@@ -112,6 +113,7 @@ def mutate(
             expected_seconds=campaign.SECONDS,
             command=sys.argv[1:],
             timeout_multiplier=timeout_multiplier,
+            read_document=lambda name, document: campaign.row_in(document, planted[name], targets),
         )
         rows = [campaign.row_in(reports[mutation.name].output, mutation, targets) for mutation in chosen]
     else:

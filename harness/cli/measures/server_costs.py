@@ -15,7 +15,6 @@ from harness.cli import options, output
 from harness.cli.measures import campaign_option
 from harness.cli.parameters import completion, value_types
 from harness.cli.run_options import may_install, workbench
-from harness.core import json_codec
 from harness.core.cache import disk_errors
 from harness.core.errors import ExitCode, UsageError
 from harness.plan.catalog import DEFAULT_SERVER
@@ -28,7 +27,7 @@ from harness.workflows.measure import (
     server_cost_run,
     server_cost_tables,
 )
-from harness.workflows.measure.cost_document import Measurement, join
+from harness.workflows.measure.cost_document import Measurement, join, part_in
 
 if TYPE_CHECKING:
     from harness.core.model import Allocator
@@ -194,12 +193,16 @@ def _measured_on(
     common += ["--toolchain", bench.catalog.family]
     common += ["--offline"] if bench.offline else []
     common += ["--install" if install else "--no-install", "--json"]
+    places = {
+        f"{target}-{workload.name}": (target, workload.name)
+        for target in request.targets
+        for workload in request.workloads
+    }
     reports = campaign_spread.commands_on(
         bench.progress,
         {
-            f"{target}-{workload.name}": ["measure", "--target", target, "--workload", workload.name, *common]
-            for target in request.targets
-            for workload in request.workloads
+            name: ["measure", "--target", target, "--workload", workload, *common]
+            for name, (target, workload) in places.items()
         },
         folder,
         on=on,
@@ -207,6 +210,7 @@ def _measured_on(
         expected_seconds=server_cost_run.SECONDS * len(request.servers),
         command=sys.argv[1:],
         tree=campaign_spread.packed_tree(bench, paths[0]) if paths else (b"", ""),
+        read_document=lambda name, document: part_in(document, name, *places[name]),
     )
-    parts = [json_codec.decode(report.output.encode(), Measurement) for report in reports.values()]
+    parts = [part_in(report.output, name, *places[name]) for name, report in reports.items()]
     return join(parts, limit=request.limit)

@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 import tarfile
+import time
 from typing import TYPE_CHECKING
 
 from harness.build.sources.archives import is_archives_fault
@@ -23,6 +24,12 @@ LARGEST_BYTES = 4 << 30
 """The most that an archive may unpack to. A run folder of upstream's tests has some hundred megabytes."""
 DEEPEST = 100
 """The most folders that a name may have."""
+MOST_MEMBERS = 250_000
+"""The most files, folders and links. Run folders of upstream's tests and source trees have some thousands."""
+LONGEST_READ_BYTES = 1 << 15
+"""The most that is read at once: a header, which names and links of 4 KiB fit in. Content is read in 16 KiB."""
+UNPACK_SECONDS = 300.0
+"""The most processor time, in seconds, that one thread spends on an archive."""
 
 
 def digest_of_archive(content: bytes) -> str:
@@ -74,10 +81,47 @@ def _extract(archive: tarfile.TarFile, members: list[tarfile.TarInfo], into: Pat
         archive.extract(member, into)
 
 
+class _Unpacked(gzip.GzipFile):
+    """What a compressed archive unpacks to.
+
+    A few megabytes can unpack to more than the disk, have a header that fills the memory, or one that tarfile reads for
+    hours. Reading such an archive raises TarError.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(fileobj=io.BytesIO(content))
+        self._begun = time.thread_time()
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= LONGEST_READ_BYTES:
+            raise tarfile.ReadError(f"a header has {size} bytes")
+        self._refuse_waste(self.tell())
+        return super().read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        # What is passed over is unpacked, too.
+        self._refuse_waste(offset)
+        return super().seek(offset, whence)
+
+    def _refuse_waste(self, place: int) -> None:
+        if place > LARGEST_BYTES:
+            raise tarfile.ReadError(f"it unpacks to more than {LARGEST_BYTES >> 30} GiB")
+        if time.thread_time() - self._begun > UNPACK_SECONDS:
+            raise tarfile.ReadError(f"unpacking takes more than {UNPACK_SECONDS:.0f} s of processor time")
+
+
+def _members(archive: tarfile.TarFile) -> list[tarfile.TarInfo]:
+    """Raises TarError for an archive that no run folder and no source tree needs."""
+    members: list[tarfile.TarInfo] = []
+    for member in archive:
+        if len(members) == MOST_MEMBERS:
+            raise tarfile.ReadError(f"it has more than {MOST_MEMBERS} members")
+        members.append(member)
+    return members
+
+
 def _refuse_unusual(members: list[tarfile.TarInfo], into: Path) -> None:
-    """Raise InconclusiveError for an archive that no run folder and no source tree needs."""
-    if sum(member.size for member in members) > LARGEST_BYTES:
-        raise InconclusiveError("an archive is too large", where=str(into))
+    """Raise InconclusiveError for members that no run folder and no source tree has."""
     if deep := next((one.name for one in members if one.name.count("/") > DEEPEST), ""):
         # Whatever walks through folders would call itself too often.
         raise InconclusiveError("an archive has too deep folders", where=str(into), because=deep[:80])
@@ -96,8 +140,8 @@ def unpack(content: bytes, digest: str, into: Path) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
-            members = archive.getmembers()
+        with tarfile.open(fileobj=_Unpacked(content), mode="r:") as archive:
+            members = _members(archive)
             _refuse_unusual(members, into)
             _extract(archive, members, unfinished)
         process.refuse_after_stop()

@@ -19,7 +19,7 @@ import os
 import shutil
 import time
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -33,6 +33,9 @@ from harness.workflows.campaign.archive import unpack
 from harness.workflows.campaign.job import CampaignJob  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.workflows.campaign.result_check import check_run
 from harness.workflows.second_judgement import outcome_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FORMAT = 1
 AGAIN = "again-"
@@ -126,13 +129,21 @@ class CampaignState(Record, frozen=True):
 class CampaignFolder:
     """Reads and writes a campaign's folder. One process writes."""
 
-    def __init__(self, path: Path, record: CampaignRecord) -> None:
+    def __init__(
+        self, path: Path, record: CampaignRecord, read_document: Callable[[str, str], object] = lambda _, __: None
+    ) -> None:
+        """`read_document` gets the name and the document of a job that has no run folder. It raises InconclusiveError
+        for a document that is not the job's.
+        """
         self.path = path
+        self._read_document = read_document
         self.record = record
         self.jobs = {job.name: job for job in record.jobs}
 
     @classmethod
-    def begin(cls, path: Path, record: CampaignRecord) -> CampaignFolder:
+    def begin(
+        cls, path: Path, record: CampaignRecord, read_document: Callable[[str, str], object] = lambda _, __: None
+    ) -> CampaignFolder:
         """Begin a campaign in a folder, or continue the one in it.
 
         Raises UsageError if the folder has a campaign with other jobs.
@@ -140,7 +151,7 @@ class CampaignFolder:
         if not (path / "campaign.json").is_file():
             path.mkdir(0o700, parents=True, exist_ok=True)
             _write(path / "campaign.json", json_codec.pretty(record))
-            begun = cls(path, record)
+            begun = cls(path, record, read_document)
             begun.note("began")
             return begun
         stored = cls.read(path)
@@ -154,7 +165,7 @@ class CampaignFolder:
                 + " ".join(stored.record.command),
             )
         stored.note("resumed")
-        return stored
+        return cls(path, stored.record, read_document)
 
     @classmethod
     def read(cls, path: Path) -> CampaignFolder:
@@ -217,6 +228,8 @@ class CampaignFolder:
             if not job.cells and not report.output.strip():
                 # The command ended with an error that says nothing about the server.
                 raise InconclusiveError("a result has no document", where=job.name, because=report.messages)
+            if not job.cells:
+                self._read_document(job.name, report.output)
             if report.archive:
                 unpack(content, report.archive, unfinished / "run")
                 check_run(unfinished / "run", job)

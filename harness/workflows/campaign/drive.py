@@ -39,6 +39,8 @@ TICK_SECONDS = 0.2
 UNSEEN_SECONDS = 5.0
 CONNECT_SECONDS = 20.0
 GATHER_SECONDS = 60.0
+_FAILED = set(ExitCode) - {ExitCode.PASS, ExitCode.FINDINGS}
+"""The exit codes of jobs that had a problem."""
 ANSWER_SECONDS = 600.0
 """How much longer than a job's deadline, which its worker watches, a worker may have it."""
 
@@ -254,7 +256,7 @@ class Drive:
     def _receive(self, job: CampaignJob, answer: object, future: Future[Any]) -> None:
         self._workers.note_work()
         try:
-            report, content = _result_in(answer)
+            report, content = result_in(answer)
         except (TypeError, RecursionError, msgspec.DecodeError) as error:
             self._blame(job, self._workers.holder_of(future), f"its answer is no result: {error}")
             return
@@ -336,12 +338,16 @@ class Drive:
         )
 
 
-def _result_in(answer: object) -> tuple[JobReport, bytes]:
-    """A job's result in what a worker returned, which may be anything. Raises TypeError, RecursionError or
-    msgspec.DecodeError.
+def result_in(answer: object) -> tuple[JobReport, bytes]:
+    """A job's result in what a worker returned, which may be anything. Its exit code fits its problem.
+
+    Raises TypeError, RecursionError or msgspec.DecodeError.
     """
     if isinstance(answer, tuple) and len(answer) == 2:
         described, content = answer
         if isinstance(described, bytes) and isinstance(content, bytes):
-            return json_codec.decode(described, JobReport), content
+            report = json_codec.decode(described, JobReport)
+            if report.exit_code not in (_FAILED if report.problem else task.JUDGED):
+                raise TypeError(f"exit code {report.exit_code} with{'' if report.problem else 'out'} a problem")
+            return report, content
     raise TypeError(f"a {type(answer).__name__} without a report and an archive")

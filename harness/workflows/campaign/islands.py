@@ -96,8 +96,12 @@ class Islands:
                 if set(features.new) <= set(before.new):
                     continue
                 features = msgspec.structs.replace(features, new=sorted({*before.new, *features.new}))  # noqa: PLW2901
-            if (brought / name).is_file():
-                corpus_folder.keep(corpus / name, (brought / name).read_bytes())
+            entry = brought / name
+            if entry.is_file():
+                if entry.stat().st_size > corpus_folder.LARGEST_BYTES:
+                    # No suite wrote it.
+                    continue
+                corpus_folder.keep(corpus / name, entry.read_bytes())
             corpus_folder.note(corpus / name, features)
         counts = corpus_folder.minimise(corpus, self._builds.get(corpus, ""))
         others = {self._corpus(other) for other in self._campaign.record.jobs} - {corpus}

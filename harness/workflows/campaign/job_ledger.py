@@ -126,6 +126,5 @@ class JobLedger:
             remedy=f"repeat the command with --run {shlex.quote(str(self._folder.path))}: "
             f"{arrived} of {total} jobs have arrived and are kept in {self._folder.path}",
         )
-        # A worker that reports a problem and success is wrong about one of them.
-        error.exit_code = ExitCode(report.exit_code or ExitCode.INFRASTRUCTURE)
+        error.exit_code = ExitCode(report.exit_code)
         raise error

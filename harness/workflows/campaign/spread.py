@@ -103,12 +103,15 @@ def commands_on(
     command: Sequence[str] = (),
     tree: tuple[bytes, str] = (b"", ""),
     timeout_multiplier: float = 1.0,
+    read_document: Callable[[str, str], object] = lambda _, __: None,
 ) -> dict[str, JobReport]:
     """Carry out `plumb` commands that print a document, each a separate job. Returns how each ended, by its name.
 
     `folder`: the campaign's, new or begun before. `timeout_multiplier`: how many times longer than usual a command may
     take. `tree`: what `packed_tree` returns for the server that is a path; the commands have the word `SERVER` of
-    harness.workflows.campaign.job for it. Raises what `harness.workflows.campaign.drive.Drive.run` raises.
+    harness.workflows.campaign.job for it. `read_document` gets the name and the document of a command, and raises
+    InconclusiveError if another worker is to repeat it. Raises what `harness.workflows.campaign.drive.Drive.run`
+    raises.
     """
     require_engine()
     cluster = read_cluster(on, insecure=insecure)
@@ -123,7 +126,8 @@ def commands_on(
         tree_name=tree_name,
         timeout_multiplier=timeout_multiplier,
     )
-    campaign = CampaignFolder.begin(folder, CampaignRecord(command=list(command), seed=0, jobs=jobs, begun=_now()))
+    record = CampaignRecord(command=list(command), seed=0, jobs=jobs, begun=_now())
+    campaign = CampaignFolder.begin(folder, record, read_document)
     trees = {digest: content} if content else None
     carry_out(progress, campaign, cluster, trees=trees, timeout_multiplier=timeout_multiplier)
     arrived = campaign.arrived()

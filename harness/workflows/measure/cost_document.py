@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
+from harness.core import json_codec
+from harness.core.errors import InconclusiveError
 from harness.core.model import Record
 from harness.core.target_model import DEFAULT_FAMILY
 
@@ -163,13 +165,36 @@ class Measurement(Record, frozen=True):
     """The family of toolchains; the default: those that the targets name."""
 
 
+def part_in(document: str, job: str, target: str, workload: str) -> Measurement:
+    """The part of a measurement that a worker's document holds. `job`: the name of its job.
+
+    Raises InconclusiveError for a document about anything else.
+    """
+    because = "it is about another target, workload or server"
+    try:
+        part = json_codec.decode(document.encode(), Measurement)
+        rows = [*_rows(part), *part.differences]
+        servers = {*part.servers, part.against}
+        if all((row.target, row.workload) == (target, workload) for row in rows) and all(
+            row.server in servers for row in _rows(part)
+        ):
+            return part
+    except msgspec.DecodeError as error:
+        because = str(error)
+    raise InconclusiveError("a worker's document is not that of its job", where=job, because=because)
+
+
 def join(parts: Sequence[Measurement], *, limit: float) -> Measurement:
     """Join the parts of a measurement, each of one target and some workloads.
 
-    The rows are in the order in which one machine would measure them: by target, server and workload.
+    The rows are in the order in which one machine would measure them: by target, server and workload. Raises
+    InconclusiveError for parts of different servers.
     """
     first = parts[0]
     servers = [*first.servers, first.against]
+    if other := next((part for part in parts if [*part.servers, part.against] != servers), None):
+        because = f"{' and '.join(other.servers)} instead of {' and '.join(first.servers)}"
+        raise InconclusiveError("the parts of a measurement are of different servers", because=because)
     targets = list(dict.fromkeys(row.target for part in parts for row in _rows(part)))
     workloads = list(dict.fromkeys(row.workload for part in parts for row in _rows(part)))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import tarfile
 from collections import Counter
@@ -21,14 +23,15 @@ from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.report.formats import registry as formats
 from harness.workflows.campaign import archive, spread, task
-from harness.workflows.campaign.campaign_folder import CampaignFolder, JobReport
+from harness.workflows.campaign.campaign_folder import CampaignFolder, CampaignRecord, JobReport
 from harness.workflows.campaign.campaign_status import status_of
+from harness.workflows.campaign.drive import result_in
 from harness.workflows.campaign.engine.cluster import make_keys, read_cluster
 from harness.workflows.campaign.job import KNOWN, RUN, SERVER, check_jobs, command_jobs
-from harness.workflows.campaign.job_ledger import JobFailedError, JobLedger
 from harness.workflows.campaign.shared_store import SharedStore
 from harness.workflows.campaign.spread import packed_tree
 from harness.workflows.campaign.version import harness_version, resource_of
+from harness.workflows.measure.cost_document import part_in
 from harness.workflows.workbench import Workbench
 from tests.support import fakes
 from tests.support.campaigns import (
@@ -212,14 +215,35 @@ def test_a_result_of_a_command_without_its_document_is_refused(tmp_path: Path) -
     assert campaign.land(job, msgspec.structs.replace(report, output="[]\n"), b"")
 
 
-def test_a_problem_is_no_success_whatever_its_worker_reports(tmp_path: Path) -> None:
-    """The campaign ended with the exit code of the report, which was 0."""
-    (job,) = standin_jobs(1)
-    ledger = JobLedger(begin(tmp_path / "campaign", [job]), lambda _: None)
-    ledger.note_failure(job, JobReport(key=job.key, worker="w", exit_code=0, seconds=1, problem="none"), 1)
-    with pytest.raises(JobFailedError) as failed:
-        ledger.refuse_failures()
-    assert failed.value.exit_code == ExitCode.INFRASTRUCTURE
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [*((code, "none") for code in (0, 1, -5, 8, 130, 1 << 70)), *((code, "") for code in (2, 3, 4, 5, 7, 130))],
+)
+def test_an_answer_whose_exit_code_contradicts_it_is_no_result(code: int, problem: str) -> None:
+    """Regressions: a campaign ended with its worker's status, which was 0 or 1, or with an error of Plumbline's own."""
+    report = JobReport(key="k", worker="w", exit_code=code, seconds=1, problem=problem)
+    told = json.dumps(msgspec.to_builtins(report)).encode()
+    with pytest.raises(TypeError, match=f"exit code {code} with"):
+        result_in((told, b""))
+
+
+@pytest.mark.parametrize(("code", "problem"), [(0, ""), (1, ""), (6, ""), (2, "x"), (3, "x"), (6, "x"), (7, "x")])
+def test_an_answer_with_a_fitting_exit_code_is_a_result(code: int, problem: str) -> None:
+    report = JobReport(key="k", worker="w", exit_code=code, seconds=1, problem=problem)
+    assert result_in((json_codec.encode(report), b"x")) == (report, b"x")
+
+
+def test_another_worker_repeats_a_command_whose_document_is_not_that_of_its_job(tmp_path: Path) -> None:
+    """Regression: such a document arrived, and then ended the command with an error of Plumbline's own."""
+    jobs = command_jobs({"one": ["measure"]}, expected_seconds=1, version="1")
+    record = CampaignRecord(command=["measure"], seed=0, jobs=jobs, begun="")
+    folder = CampaignFolder.begin(
+        tmp_path / "campaign", record, lambda name, document: part_in(document, name, "armv5", "get")
+    )
+    report = JobReport(key=jobs[0].key, worker="w", exit_code=0, seconds=1, output="[]\n")
+    with pytest.raises(InconclusiveError, match="not that of its job"):
+        folder.land(jobs[0], report, b"")
+    assert folder.arrived() == {}
 
 
 def test_a_damaged_result_is_refused(tmp_path: Path) -> None:
@@ -291,6 +315,42 @@ def test_a_hostile_archive_is_refused_and_ends_no_campaign(how: str, tmp_path: P
     content = HOSTILE[how]
     with pytest.raises(InconclusiveError, match="an archive"):
         archive.unpack(content, archive.digest_of_archive(content), tmp_path / "here")
+    assert list(tmp_path.iterdir()) == []
+
+
+def claiming(size: int, content: bytes, **details: Any) -> bytes:
+    """A compressed archive of one member that claims a size."""
+    one = tarfile.TarInfo("x")
+    one.size = size
+    for name, value in details.items():
+        setattr(one, name, value)
+    return gzip.compress(one.tobuf(tarfile.PAX_FORMAT) + content)
+
+
+SPARSE = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "1"}
+HOLES = b"9999999\n" + b"0\n" * (1 << 19)
+WASTEFUL = {
+    "more than the disk": (claiming(20 << 30, b""), "unpacks to more than 4 GiB"),
+    "a header that fills the memory": (claiming(1 << 20, bytes(1 << 20), type=tarfile.XHDTYPE), "a header has"),
+    "too many members": (packed(*((str(at), tarfile.REGTYPE, "", b"") for at in range(4))), "more than 3 members"),
+    "a map of holes without end": (
+        claiming(1 << 20, b"9999999\n" + b"0\n" * (1 << 19), pax_headers=SPARSE),
+        "processor",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", WASTEFUL)
+def test_an_archive_that_wastes_memory_space_or_time_is_refused(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: 13 MB from a worker took 3 GiB of memory and four minutes."""
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(archive, "UNPACK_SECONDS", 0.05)
+    content, why = WASTEFUL[how]
+    with pytest.raises(InconclusiveError, match="cannot be unpacked") as refused:
+        archive.unpack(content, archive.digest_of_archive(content), tmp_path / "here")
+    assert why in refused.value.because
     assert list(tmp_path.iterdir()) == []
 
 
