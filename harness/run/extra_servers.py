@@ -17,8 +17,10 @@ from harness.record.transcript import save, unanswered
 from harness.run.boards.running_server import RunningServer
 from harness.run.machines import guest_of
 from harness.run.server_process import LOG_LINES, PANIC, StartError
-from harness.run.servers.probes import processed_commands
+from harness.run.servers.endings import ServerEnd
+from harness.run.servers.probes import answers_ping, processed_commands
 from harness.run.servers.server_spec import ServerSpec
+from harness.run.servers.waits import NO_TIME, WAITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
     from harness.run.machines import OtherMachine
     from harness.run.server_process import Guest
     from harness.run.servers.waits import Waits
+
+
+PROBE_SECONDS = 10.0
+"""How long a server may take to answer a probe after a test in which a reply did not come in time."""
 
 
 def server_of(
@@ -154,11 +160,26 @@ class StartGuest:
                 shutil.rmtree(guest.folder, ignore_errors=True)
                 self._running.remove(guest)
 
-    def finish(self, test: str, outcome: cell_events.Outcome) -> None:
-        """End the servers of a finished test or example, and record how each of them ended."""
+    def finish(self, test: str, outcome: cell_events.Outcome, message: str) -> None:
+        """End the servers of a finished test or example, and record how each of them ended. `message`: that of a failed
+        test.
+        """
         for guest in self._running:
+            if outcome == "failed" and "timed out" in message and WAITED not in message:
+                self._end_if_silent(guest)
             self._log.append(self._ended(guest, test, outcome))
         self._running.clear()
+
+    def _end_if_silent(self, guest: Guest) -> None:
+        """End a server that hangs, which would not obey the order to end either."""
+        if not guest.alive() or answers_ping(
+            guest.upstream, deadline_seconds=guest.runner.target.host_deadline_seconds(PROBE_SECONDS)
+        ):
+            return
+        had_its_time = self._waits.late_reply() is None
+        guest.hung()
+        if guest.ended is not None and guest.ended.how == "hang" and not had_its_time:
+            guest.ended = ServerEnd("stopped", NO_TIME)
 
     def _ended(self, guest: Guest, test: str, outcome: cell_events.Outcome) -> cell_events.GuestEvent:
         if guest.evidence.has_fault_of(guest.first_pid, 0) or guest.reports_crash():
@@ -171,6 +192,8 @@ class StartGuest:
         ended_badly = ended_by_itself or (guest.ended is not None and guest.ended.stopping)
         if outcome == "failed" or ended_badly or guest.evidence.faults():
             requests, transcript = keep_transcript(guest)
+        if guest.ended is not None and guest.ended.how == "hang" and requests and requests[0].split():
+            self._waits.hung(requests[0].split()[0].upper(), certain=guest.had_a_processor)
         return msgspec.structs.replace(
             ended(guest, test),
             target=guest.runner.target.name if guest.folder.parent != self._cell.folder else "",

@@ -23,7 +23,7 @@ from harness.run.cell_spec import CellSpec, read_cell
 from harness.run.environments import environment_canary, litmus
 from harness.run.server_process import StartError
 from harness.run.servers.endings import EndedByAnotherError
-from harness.run.servers.waits import BlockedError
+from harness.run.servers.waits import WAITED, BlockedError
 from harness.run.session.cell_session import CellSession
 from harness.run.tcl.suite import Interpreter, TclFile
 from harness.run.upstream.session import UpstreamFailedError
@@ -200,6 +200,9 @@ def pytest_runtest_makereport(
         run.current.asserted = _place_in_suites(call.excinfo)
     if run is not None and isinstance(error, BlockedError):
         run.current.blockers, run.current.doubt = error.blockers, str(error)
+    is_silence = isinstance(error, TimeoutError) and not str(error).startswith(WAITED)
+    if run is not None and is_silence and (late := run.servers.late_reply()) is not None:
+        run.current.blockers, run.current.doubt = late.blockers, str(late)
     if run is not None and isinstance(error, EndedByAnotherError):
         run.current.doubt = str(error)
     if run is not None and isinstance(error, unit_runner.WrongLineError):

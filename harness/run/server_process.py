@@ -61,6 +61,8 @@ REPLY_SECONDS = 5.0
 SETTLE_SECONDS = 1.0
 CRASH_SECONDS = 10.0
 """How long a server may report its crash, which in the first server of a cell tests its memory too."""
+WAITED_SHARE = 0.5
+"""A server hangs for certain if in its whole life it waited for a processor for less than this share of its limit."""
 KILL_SECONDS = 10.0
 """How long another machine may take to end a server."""
 POLL_SECONDS = 0.02
@@ -109,6 +111,8 @@ class Guest:
         self._held_port: socket.socket | None = None
         self._has_answered = False
         """Whether a client has reached it by its socket."""
+        self.had_a_processor = False
+        """Whether it hung although it could have used a processor for most of the time limit."""
 
     @property
     def name(self) -> str:
@@ -411,6 +415,8 @@ class Guest:
             if self.reports_crash():
                 late = f"it began to report a crash, and did not end within {seconds:.0f} s"
             self.ended = ServerEnd("hang", STOPPED if stopped else late)
+            waited = scheduling.waited_seconds(self.host_pid)
+            self.had_a_processor = not stopped and waited < self.deadline_seconds * WAITED_SHARE
             self.kill()
 
     def read(self, name: str) -> bytes:

@@ -3,7 +3,8 @@
 A tree whose replication link never comes up would cost each test of replication its whole time limit. After two tests
 have waited in vain for the same state, the others wait for a fraction of the limit. If the state does not come about in
 that time either, they are blocked: nobody knows whether they would have passed. So it is with the reply to a command at
-which the server hung in two tests: all further replies have a fraction of their time.
+which the server hung in two tests, or in one although it had a processor: all further replies have a fraction of their
+time, and less after each test that this blocks. If tests of a file are blocked in a row, its other tests get no server.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 WAITED = "timed out waiting for"
 """How a test's words begin where a state did not come about in time: whether its server hangs, is another question."""
+NO_TIME = "it was not given the usual time to reply"
+"""What is said of a server whose reply had only a fraction of its time."""
 ENOUGH = 2
 """How many tests wait in vain for a state before it blocks others. One may be bad luck on a busy machine."""
 FRACTION = 0.1
@@ -22,6 +25,8 @@ FRACTION = 0.1
 """
 LEAST_SECONDS = 1.0
 """The shortest time limit of a reply."""
+IN_A_ROW = 4
+"""How many tests of a file in a row get no reply before the file's other tests get no server."""
 _REPLY = "a reply to "
 
 
@@ -45,6 +50,12 @@ class Waits:
         self._test = test
         self._in_vain: dict[str, list[str]] = {}
         """State -> the tests that awaited it to the end of their time limit."""
+        self._certain: set[str] = set()
+        """States that one test has awaited long enough."""
+        self._late = 0
+        """Tests without a reply in a fraction of its time."""
+        self._row: list[str] = []
+        """The last of them, without a test in between that had replies."""
 
     def limit(self, what: str, seconds: float) -> float:
         """How long to wait for a state whose time limit is that many seconds."""
@@ -62,13 +73,33 @@ class Waits:
             tests.append(test)
         return TimeoutError(f"{WAITED} {what}{detail}")
 
-    def hung(self, command: str) -> None:
-        """Record that the server did not reply to a command in the present test."""
+    def hung(self, command: str, *, certain: bool = False) -> None:
+        """Record that the server did not reply to a command in the present test. `certain`: the machine is not to
+        blame, so one test is enough.
+        """
         self.expired(f"{_REPLY}{command}")
+        if certain:
+            self._certain.add(f"{_REPLY}{command}")
+
+    def blocked(self) -> None:
+        """Record that the present test had no reply in a fraction of its time."""
+        self._late += 1
+        self._row = [one for one in self._row if _file_of(one) == _file_of(self._test())] + [self._test()]
+
+    def replied(self) -> None:
+        """Record that the last test that used the present server had its replies."""
+        self._row.clear()
+
+    def refusal(self) -> BlockedError | None:
+        """Why the present test gets no server; None if it gets one."""
+        is_next = len(self._row) >= IN_A_ROW and _file_of(self._row[-1]) == _file_of(self._test())
+        return self.late_reply() if is_next else None
 
     def reply_limit(self, seconds: float) -> float:
         """How long to wait for a reply whose time limit is that many seconds."""
-        return max(seconds * FRACTION, LEAST_SECONDS) if self.late_reply() is not None else seconds
+        if self.late_reply() is None:
+            return seconds
+        return max(seconds * FRACTION * 0.5**self._late, LEAST_SECONDS)
 
     def late_reply(self) -> BlockedError | None:
         """Why a reply that does not come in the present test says nothing; None if it does."""
@@ -79,4 +110,9 @@ class Waits:
     def _blockers(self, what: str) -> list[str]:
         """The tests by whose failures the present one is blocked; empty if it is not."""
         tests = self._in_vain.get(what, [])
-        return tests if len(tests) >= ENOUGH and self._test() not in tests else []
+        is_enough = len(tests) >= ENOUGH or what in self._certain
+        return tests if is_enough and self._test() not in tests else []
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]

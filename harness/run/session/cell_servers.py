@@ -20,7 +20,7 @@ from harness.run.machines import other_machine
 from harness.run.server_process import StartError
 from harness.run.servers.endings import ServerEnd
 from harness.run.servers.probes import REPLY_SECONDS, addresses_of_values, answers_ping, processed_commands
-from harness.run.servers.waits import WAITED, Waits
+from harness.run.servers.waits import NO_TIME, WAITED, BlockedError, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +69,8 @@ class CellServers:
         """Starts servers for the present test alone."""
         self.present: Guest | None = None
         """The guest that tests share; it may have ended."""
+        self._began_with = ""
+        """The test for which it was started."""
         self._oracle: Guest | None = None
         self._oracle_silent = ""
         """Why the native build did not start at the last attempt; empty if it started."""
@@ -85,10 +87,15 @@ class CellServers:
     def guest(self) -> Guest:
         """A live guest: the current one, or a new one.
 
-        Raises StartError; at once if an earlier guest could not start.
+        Raises StartError; at once if an earlier guest could not start. Raises BlockedError if guests hung in the tests
+        before.
         """
         if self.present is not None and self.present.alive():
+            if self._current.whole_name != self._began_with:
+                self._waits.replied()
             return self.present
+        if (refusal := self._waits.refusal()) is not None:
+            raise refusal
         self._current.blocked = self._failure is not None
         if self._failure is not None:
             # Each time that an exception is raised again, its traceback grows, and pytest reads all of it.
@@ -104,7 +111,8 @@ class CellServers:
             fatal_faults=self._fatal_faults if self._deaths >= FULL_REPORTS else None,
         )
         guest = new_guest(self._cell, self.host, folder, spec, waits=self._waits, recorder=self._recorder, shared=True)
-        self.present, self._current.faults_before, self._current.log_before = guest, 0, 0
+        self.present, self._began_with = guest, self._current.whole_name
+        self._current.faults_before = self._current.log_before = 0
         try:
             guest.__enter__()
         except StartError as error:
@@ -220,10 +228,15 @@ class CellServers:
         """Remember the command at which a server hung, or that the present test gave it too little time to say so."""
         late = self._waits.late_reply()
         if late is not None:
-            guest.ended = ServerEnd("stopped", "it was not given the usual time to reply")
+            guest.ended = ServerEnd("stopped", NO_TIME)
             self._current.blockers, self._current.doubt = late.blockers, str(late)
+            self._waits.blocked()
         elif unanswered and unanswered[0].split():
-            self._waits.hung(unanswered[0].split()[0].upper())
+            self._waits.hung(unanswered[0].split()[0].upper(), certain=guest.had_a_processor)
+
+    def late_reply(self) -> BlockedError | None:
+        """Why a reply that does not come in the present test says nothing; None if it does."""
+        return self._waits.late_reply()
 
     def _serves(self, guest: Guest) -> bool:
         return answers_ping(guest.upstream, deadline_seconds=guest.probe_seconds)

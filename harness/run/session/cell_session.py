@@ -172,7 +172,7 @@ class CellSession:
         if self.recorder is not None:
             # Explaining a failure sends more requests to the server.
             self.recorder.end_commands()
-        self.servers.start_guest.finish(self.current.name, outcome)
+        self.servers.start_guest.finish(self.current.name, outcome, message)
         if self.current.unit:
             event = self._unit_event(outcome, message, seconds)
         elif self.current.upstream_result is not None:

@@ -27,7 +27,7 @@ from harness.plan.catalog import Catalog
 from harness.record import cell_events, event_log
 from harness.run.cell_spec import PeerServer, write_cell
 from harness.run.extra_servers import new_guest, server_of
-from harness.run.server_process import Guest, StartError
+from harness.run.server_process import STOP_SECONDS, Guest, StartError
 from harness.run.servers.server_spec import ServerSpec
 from harness.run.session.cell_session import CellSession
 from harness.run.vm.guest import VirtualMachine, VmGuest
@@ -404,6 +404,32 @@ def test_the_end_of_a_native_build_is_recorded_if_it_ended_by_itself(served: Cel
         assert eventually(lambda: not oracle.alive())
     _, ends = recorded_by(served)
     assert [(one.end, one.oracle) for one in ends] == ([("signal", True)] if dies else [])
+
+
+SPINNING_SERVER = fakes.answering_server().replace(
+    "connection.recv(64)\n", "received = connection.recv(64)\n            while b'SET' in received: pass\n"
+)
+
+
+def test_a_server_of_one_test_that_hangs_is_ended_at_once_and_later_replies_have_less_time(
+    served: CellSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it was told to end, and given minutes to do so."""
+    monkeypatch.setattr("harness.run.extra_servers.PROBE_SECONDS", 0.5)
+    assert served.cell.build is not None
+    fakes.write(served.cell.build.server_binary, SPINNING_SERVER, mode=0o755)
+    guest, other = (served.servers.start_guest() for _ in range(2))
+    usual = guest.deadline_seconds
+    with guest.client(deadline_seconds=0.5) as client, pytest.raises(TimeoutError) as late:
+        client.command("SET", "k", "v")
+    began = time.monotonic()
+    served.end("failed", f"TimeoutError: {late.value}", 0.5)
+    assert time.monotonic() - began < STOP_SECONDS / 2
+    _, ends = recorded_by(served)
+    assert {one.name: one.end for one in ends} == {guest.name: "hang", other.name: "stopped"}
+    served.current.begin("fuzz/another")
+    assert served.servers.late_reply() is not None
+    assert guest.deadline_seconds < usual
 
 
 SLOW_SERVER = fakes.answering_server("while time.process_time() < 1.0: pass")

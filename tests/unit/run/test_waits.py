@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from harness.run.servers.waits import ENOUGH, FRACTION, BlockedError, Waits
+from harness.run.servers.waits import ENOUGH, FRACTION, IN_A_ROW, LEAST_SECONDS, BlockedError, Waits
 from suites._shared import link
 
 if TYPE_CHECKING:
@@ -73,6 +73,46 @@ def test_servers_that_hung_in_two_tests_at_one_command_leave_others_a_fraction_o
     late = tests.waits.late_reply()
     assert late is not None
     assert str(late) == "timed out waiting for a reply to SET, for which first and third waited in vain"
+
+
+def test_one_hang_of_a_server_that_had_a_processor_is_enough() -> None:
+    tests = Running()
+    tests.name = "first"
+    tests.waits.hung("SET", certain=True)
+    assert tests.waits.reply_limit(75.0) == 75.0, "its own hang blocks no test"
+    tests.name = "second"
+    assert tests.waits.reply_limit(75.0) == 75.0 * FRACTION
+
+
+def test_each_blocked_test_leaves_the_next_less_time_and_four_in_a_row_leave_their_file_no_server() -> None:
+    tests = Running()
+    tests.name = "suite/one.py::hangs"
+    tests.waits.hung("SET", certain=True)
+    limits = []
+    for number in range(IN_A_ROW):
+        tests.name = f"suite/one.py::test_{number}"
+        assert tests.waits.refusal() is None
+        limits.append(tests.waits.reply_limit(75.0))
+        tests.waits.blocked()
+    assert limits == [7.5, 3.75, 1.875, LEAST_SECONDS]
+    tests.name = "suite/one.py::another"
+    refusal = tests.waits.refusal()
+    assert refusal is not None
+    assert refusal.blockers == ("suite/one.py::hangs",)
+    tests.name = "suite/other.py::test_0"
+    assert tests.waits.refusal() is None, "another file may do other things"
+
+
+def test_a_test_with_replies_gives_its_file_servers_again() -> None:
+    tests = Running()
+    tests.name = "suite/one.py::hangs"
+    tests.waits.hung("SET", certain=True)
+    for number in range(2 * IN_A_ROW):
+        tests.name = f"suite/one.py::test_{number}"
+        assert tests.waits.refusal() is None
+        tests.waits.blocked()
+        if number % 3 == 2:
+            tests.waits.replied()
 
 
 def test_without_a_test_nothing_is_blocked() -> None:
