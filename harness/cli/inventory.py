@@ -404,7 +404,12 @@ def board(file: Path | None, *, new: tuple[str, str] | None, target: str, as_jso
     if new is not None:
         place = new[1]
         path = file or Path(f"{place.rpartition('@')[2].replace('/', '-')}.toml")
-        new_board.write(path, new_board.ssh_board(place, new_board.target_for(Catalog(), place, target, path)))
+        if path.exists():
+            raise new_board.exists_already(path)
+        told = new_board.asked(place)
+        chosen = new_board.target_for(Catalog(), told.machine, target, path)
+        text = new_board.ssh_board(place, chosen, forwards_sockets=told.forwards_sockets)
+        new_board.write(path, text)
         named = shlex.quote(str(path))
         click.echo(f"{path}: plumb board {named} checks it, and plumb check --board {named} uses it")
         return ExitCode.PASS

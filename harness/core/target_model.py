@@ -67,6 +67,11 @@ class EmulatorSpec(Record, frozen=True):
         return self.kind == "user"
 
     @property
+    def can_be_board(self) -> bool:
+        """Whether a machine of the user's can be what it imitates: no emulated computer, and not the host itself."""
+        return self.is_qemu_user or (self.runs_here and bool(self.hosts))
+
+    @property
     def counting(self) -> EmulatorSpec:
         """The emulator that counts instructions. Raises LookupError for a native target without one."""
         if self.runs_here and not self.qemu:

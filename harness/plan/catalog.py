@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER = "redis-7.0.15"
 DEFAULT_TARGETS = ("required",)
+RUN_BY_THE_HOST = ", run by the host"
+"""The end of a title that is not true of a board."""
 
 
 class PolicyFamily(Record, frozen=True):
@@ -72,8 +74,8 @@ class Catalog:
             for path in _tomls(self.root / "targets")
         }
         for name, target in found.items():
-            if target.emulator.runs_here and target.width_bits == 64:
-                # No file records which machine that is. 32-bit programs need a separate compiler.
+            if target.emulator.runs_here and not target.emulator.hosts:
+                # No file records which machine that is.
                 found[name] = _of_machine(target, platform.machine(), found)
         for target in found.values():
             self._check_target(target, found)
@@ -132,6 +134,11 @@ class Catalog:
         assert self.family == DEFAULT_FAMILY
         return Catalog(self.root, self.package, timeout_multiplier=multiplier)
 
+    @property
+    def board_targets(self) -> list[Target]:
+        """The targets that a machine of the user's can be, and for which programs are compiled here."""
+        return [each for each in self.targets.values() if each.emulator.can_be_board and _runs_here(each)]
+
     def on_board(self, board: Board, path: Path) -> Catalog:
         """The catalog in which a board runs the programs of its target. `path`: the board's file, for messages.
 
@@ -140,19 +147,18 @@ class Catalog:
         """
         require_known("target", board.target, self.targets, str(path))
         target = self.targets[board.target]
-        if not target.emulator.is_qemu_user or target.emulator.detector:
-            usual = [name for name, each in self.targets.items() if each.emulator.is_qemu_user]
+        if target not in self.board_targets:
             raise UsageError(
                 f"a board cannot be the target {board.target}",
                 where=f"{path}: target",
-                because="only a target of the user tier stands for a machine that you can have",
-                remedy=f"one of {', '.join(usual)}",
+                because="no machine that you can have is what it imitates, or nothing here compiles for it",
+                remedy=f"one of {', '.join(each.name for each in self.board_targets)}",
             )
         other = copy.copy(self)
         other.targets = dict(self.targets)
         other.targets[target.name] = msgspec.structs.replace(
             target,
-            title=f"{target.title}, the machine of {path.name}",
+            title=f"{target.title.removesuffix(RUN_BY_THE_HOST)}, the machine of {path.name}",
             emulator=EmulatorSpec(kind="board", qemu=target.emulator.qemu),
         )
         return other

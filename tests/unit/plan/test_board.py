@@ -68,6 +68,19 @@ def test_a_board_takes_the_place_of_its_targets_emulator(tmp_path: Path) -> None
     assert on_board.targets["armv5"] == catalog.targets["armv5"]
 
 
+def test_a_machine_like_the_host_can_be_a_board_of_a_host_that_compiles_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, SOUND.replace("armv6", "x86_64"))
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    target = Catalog().on_board(read_board(path), path).targets["x86_64"]
+    assert target.title == f"x86-64, the machine of {path.name}"
+    assert (target.emulator.is_board, target.emulator.runs_here) == (True, False)
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    with pytest.raises(UsageError, match="a board cannot be the target x86_64"):
+        Catalog().on_board(read_board(path), path)
+
+
 @pytest.mark.parametrize("name", ["native", "native-asan", "armv5-kernel", "armv66"])
 def test_other_targets_cannot_be_boards(tmp_path: Path, name: str) -> None:
     path = written(tmp_path, SOUND.replace("armv6", name))

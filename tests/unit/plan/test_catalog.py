@@ -48,10 +48,10 @@ def test_a_target_without_an_emulator_is_that_of_the_host(
     monkeypatch.setattr("platform.machine", lambda: machine)
     catalog = Catalog()
     here = [target for target in catalog.targets.values() if target.emulator.runs_here]
-    assert {target.machine for target in here if target.width_bits == 64} == {machine}
-    # A separate compiler makes 32-bit programs, for the machine in its name.
-    assert {target.machine for target in here if target.width_bits == 32} == {"i686"}
-    hosts = [target for target in here if target.width_bits == 64]
+    hosts = [target for target in here if not target.emulator.hosts]
+    assert {target.machine for target in hosts} == {machine}
+    # Targets that name their hosts are machines of their own.
+    assert {target.machine for target in here if target.emulator.hosts} == {"i686", "x86_64"}
     assert {catalog.toolchain_of(target).debian_architecture for target in hosts} == {debian}
     assert (catalog.targets["armv5"].machine, catalog.toolchains["gcc-sparc64-linux-gnu"].debian_architecture) == (
         Catalog().targets["armv5"].machine,
@@ -65,9 +65,11 @@ def test_the_canary_of_a_native_target_has_the_instructions_of_its_machine(
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: machine)
     targets = Catalog().targets
-    native = {name: target for name, target in targets.items() if target.emulator.runs_here and target.width_bits == 64}
+    native = {
+        name: target for name, target in targets.items() if target.emulator.runs_here and not target.emulator.hosts
+    }
     assert {target.isa for target in native.values()} == {isa}
-    assert targets["i386"].isa == "i386"
+    assert {name: targets[name].isa for name in ("i386", "x86_64")} == {"i386": "i386", "x86_64": "x86_64"}
     demand = targets["aarch64"].demand if machine == "aarch64" else {}
     for target in native.values():
         assert target.demand == demand, target.name
@@ -75,11 +77,12 @@ def test_the_canary_of_a_native_target_has_the_instructions_of_its_machine(
 
 
 def test_a_machine_that_cannot_run_x86_has_no_native_x86_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {"i386", "i386-time64"} <= {*Catalog().select_targets(["all"])}
+    of_x86 = {"i386", "i386-time64", "x86_64"}
+    assert of_x86 <= {*Catalog().select_targets(["all"])}
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     catalog = Catalog()
     others = catalog.select_targets(["all"])
-    assert catalog.targets.keys() - {*others} == {"i386", "i386-time64"}
+    assert catalog.targets.keys() - {*others} == of_x86
     assert catalog.select_targets(["32-bit", "native"]) == [
         name for name in others if name == "native" or "32-bit" in catalog.targets[name].groups
     ]
