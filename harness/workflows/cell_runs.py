@@ -48,6 +48,12 @@ EARLIER_CLIENTS = 5
 """How many more clients the servers of each such run have had than those of the run before."""
 
 
+def jobs_of(bench: Workbench, request: Request) -> int:
+    """How many cells run at a time."""
+    # A board's kernel counts the misaligned accesses of every program there, and has one mode for all.
+    return 1 if bench.board is not None else request.jobs
+
+
 class CellRuns:
     """The cells of one prepared run."""
 
@@ -97,9 +103,7 @@ class CellRuns:
             is_elsewhere = self._prepared.targets[cell.target].target.emulator.is_elsewhere
             return self._bench.catalog.suites[cell.suite].io_bound and not is_elsewhere
 
-        # A board's kernel counts the misaligned accesses of every program there, and has one mode for all.
-        jobs = 1 if self._bench.board is not None else self._request.jobs
-        return side_by_side(cells, run, io_bound=io_bound, jobs=jobs)
+        return side_by_side(cells, run, io_bound=io_bound, jobs=jobs_of(self._bench, self._request))
 
     def _run_cell(self, cell: Cell) -> CellRecord:
         specs = self._specs

@@ -22,7 +22,7 @@ from harness.record import run_folder, stored_run
 from harness.run.environments import inherited_limits
 from harness.run.scheduler import CellCount
 from harness.workflows.cell_process import cell_server
-from harness.workflows.cell_runs import CellRuns
+from harness.workflows.cell_runs import CellRuns, jobs_of
 from harness.workflows.preparation import request_support
 from harness.workflows.preparation.cell_specs import CellSpecs
 from harness.workflows.preparation.reach.changed_run import ChangedRun
@@ -157,7 +157,7 @@ class Check:
         cells = CellCount(many)
         with (
             progress.stage(
-                "suites", f"running {many} cell{'' if many == 1 else 's'}, {request.jobs} at a time"
+                "suites", f"running {many} cell{'' if many == 1 else 's'}, {jobs_of(self.bench, request)} at a time"
             ) as stage,
             tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
             cell_server(timeout_multiplier=self.bench.catalog.timeout_multiplier) as server,

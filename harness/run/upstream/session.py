@@ -116,16 +116,16 @@ class UpstreamSession:
         oracle: Callable[[], Guest],
         private_network: bool,
     ) -> None:
-        """`guest` and `oracle` return the cell's own servers, which tests on a real kernel share."""
+        """`guest` and `oracle` return the cell's own servers, which tests on another machine share."""
         assert cell.upstream is not None
         self._cell = cell
         self._spec: UpstreamSpec = cell.upstream
         self._log = log
         self._guest = guest
         self._private = private_network
-        self._external = cell.machine is not None
-        """Whether tests run against a server that Plumbline starts: a real kernel's programs are not processes of the
-        host.
+        self._external = cell.runner.target.emulator.is_elsewhere
+        """Whether tests run against a server that Plumbline starts: the programs of another machine are not processes
+        of the host.
         """
         self._stages = Stages(cell)
         self._cancelled = threading.Event()

@@ -106,6 +106,10 @@ class CellSpecs:
             (no_tls, no_tls),
             (suite.upstream and not self._prepared.upstream_files, nothing),
             (
+                suite.upstream and target.board is not None and target.board.board.runs_already,
+                "its tests set options of the server, and the one that runs on the board has its own",
+            ),
+            (
                 suite.preload and suite.name not in target.preloads,
                 "its servers preload a shared object, which those of this target cannot",
             ),
