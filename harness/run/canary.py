@@ -274,9 +274,9 @@ def disagreements(case: CanaryCase, performed: CanaryResult, runner: Runner) -> 
     shown = [rules.shown(runner.target, one) for one in case.prescribed]
     pairs = zip(shown, performed.outcomes[access.name], strict=True)
     wrong = [
-        f"at {offset} {actual} where {expected} is prescribed"
+        f"at {offset} {actual} where {' or '.join(expected)} is prescribed"
         for offset, (expected, actual) in enumerate(pairs)
-        if actual != expected
+        if actual not in expected
     ]
     if not runner.records_faults:
         return wrong

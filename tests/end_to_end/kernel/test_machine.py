@@ -410,7 +410,7 @@ def test_a_real_kernel_does_what_the_model_prescribes(
         for one in canary.disagreements(case, performed, runner)
     ]
     assert wrong == []
-    shown = rules.shown(found, "signal")
+    (shown,) = rules.shown(found, "signal")
     signals = sum(outcome == shown for listed in outcomes.values() for outcome in listed)
     faults = fault_log.read_faults(machine.fault_log)[before:]
     assert len(faults) == signals

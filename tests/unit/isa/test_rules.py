@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import UsageError
 from harness.core.finding import Access
+from harness.core.target_model import EmulatorSpec
 from harness.isa.rules import (
     CLASSES,
     applies,
@@ -280,8 +282,14 @@ def test_a_kernel_with_other_mode_numbers_gets_its_own_numbers(asked: str, expec
     ],
 )
 def test_a_real_kernel_sends_its_own_signals(target: str, expected: str) -> None:
-    assert shown(CATALOG.targets[target], "signal") == expected
-    assert shown(CATALOG.targets[target], "done") == "done"
+    assert shown(CATALOG.targets[target], "signal") == (expected,)
+    assert shown(CATALOG.targets[target], "done") == ("done",)
+
+
+def test_a_board_shows_the_signal_of_its_kernel_or_of_the_emulator_in_its_place() -> None:
+    board = msgspec.structs.replace(CATALOG.targets["mips"], emulator=EmulatorSpec(kind="board"))
+    assert shown(board, "signal") == ("signal", "unaddressed")
+    assert shown(board, "done") == ("done",)
 
 
 def test_without_a_class_or_a_size_there_is_no_fate() -> None:
