@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from harness.core.errors import ExitCode
 
 
+KERNEL_TARGETS = ("kernel",)
 KEPT_RUNS = 20
 DEFAULT_JOBS = min(64, (3 * (os.cpu_count() or 1) + 1) // 2)
 """A cell's client and its server wait for each other."""
@@ -54,7 +55,7 @@ kernel_target = click.option(
     "--target",
     "targets",
     multiple=True,
-    default=("kernel",),
+    default=KERNEL_TARGETS,
     show_default=True,
     help="Target of the kernel tier, glob or group; repeat for more.",
 )
@@ -63,7 +64,7 @@ board = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     default=None,
     metavar="FILE",
-    help="Run the servers on the machine that this file describes (plumb board), in place of --target.",
+    help="Use the machine that this file describes (plumb board), in place of --target.",
 )
 server = click.option(
     "--server",

@@ -106,28 +106,48 @@ def _bench_harness(
 
 @click.command("compare-tiers")
 @options.kernel_target
+@options.board
 @options.offline
 @options.install
 @options.as_json
-def compare_tiers(targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool) -> ExitCode:
+def compare_tiers(
+    targets: tuple[str, ...],
+    board: Path | None,
+    offline: bool,
+    install: bool | None,
+    as_json: bool,
+) -> ExitCode:
     """Compare user-mode emulation with real kernels.
 
-    The comparison covers every access in its plain addressing mode, every offset and every mode of the kernel. Exit 1:
-    there is a difference that harness/workflows/measure/tier_differences.toml does not explain.
+    The comparison covers every access in its plain addressing mode, every offset and every mode of the kernel. With
+    --board, that kernel is your machine's. Exit 1: there is a difference that
+    harness/workflows/measure/tier_differences.toml does not explain.
     """
     bench = Workbench.default(offline=offline)
     catalog = bench.catalog
-    chosen = catalog.select_targets(targets)
+    described = bench.on_board(board).board if board is not None else None
+    if described is None:
+        chosen = catalog.select_targets(targets)
+    elif targets != options.KERNEL_TARGETS:
+        because = "the board's file names its target"
+        raise UsageError(
+            "--target has no effect with --board", where="--target", because=because, remedy="leave it out"
+        )
+    else:
+        chosen = [described.board.target]
     needed = host_packages.diagnose(
         catalog, [*chosen, *(rules.userland(catalog.targets[name]) for name in chosen)], emulator="pinned"
     )
     host_packages.install_missing(needed, bench.progress, install=may_install(install, offline=offline))
-    rows = tier_agreement.compare_tiers(bench, chosen)
+    if described is not None:
+        rows = tier_agreement.compare_board(bench, described)
+    else:
+        rows = tier_agreement.compare_tiers(bench, chosen)
     unexplained = tier_agreement.unexplained(rows)
     if as_json:
         output.print_json(rows)
         return ExitCode.FINDINGS if unexplained else ExitCode.PASS
-    click.echo("\n".join(tier_agreement.summary(rows)))
+    click.echo("\n".join(tier_agreement.summary(rows, "board" if described is not None else "kernel tier")))
     for reason in dict.fromkeys(row.reason for row in rows if row.reason):
         click.echo(f"\nexplained: {reason}")
     cases = sum(len(row.offsets) for row in rows)

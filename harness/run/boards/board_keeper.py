@@ -35,6 +35,7 @@ _KEEP = " ".join(
         f'n=$(dmesg 2>/dev/null | wc -l); echo "{MARK} made $old" >&2;',
         "while read -r what which p; do case $what in",
         f"counters) echo \"{MARK} counters $which $(tr '\\n' '{_LINE_END}' 2>/dev/null <\"$counters\")\" >&2;;",
+        f'mode) echo "{MARK} mode $which $(' + _MODE + ')" >&2;;',
         f'log) echo "{MARK} log $which $(dmesg 2>/dev/null | tail -n +$((n + 1)) |',
         'grep -e "Alignment trap" -e "[[(]$p[])]" | tail -n 5 |',
         f"tr '\\n' '{_LINE_END}')\" >&2; n=$(dmesg 2>/dev/null | wc -l);;",
@@ -111,6 +112,11 @@ class BoardKeeper:
                 remedy="let nothing else on the board set it, and start the run again",
             )
         return kernel_faults.read_counters(told)
+
+    def mode(self) -> int | None:
+        """The mode that its kernel has now; None if it has no modes, or its user may not read them."""
+        told = self._ask("mode")
+        return int(told) if told else None
 
     def log_of(self, pid: int) -> list[str]:
         """The last new lines of the kernel's log about a process, or about alignment; empty if its user may not read

@@ -156,6 +156,10 @@ class ReachedMachine:
         """The kernel's counters of misaligned accesses, of every program there; None if nothing tells them yet."""
         return self._keeper.counters() if self._keeper is not None else None
 
+    def mode(self) -> int | None:
+        """The mode of misaligned accesses that its kernel has now; None if nothing tells it."""
+        return self._keeper.mode() if self._keeper is not None else None
+
     def kernel_log(self, pid: int) -> list[str]:
         """The new lines of its kernel's log about a process; empty if its user may not read them."""
         return self._keeper.log_of(pid) if self._keeper is not None else []

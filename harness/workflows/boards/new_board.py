@@ -42,7 +42,7 @@ target = "{target}"  # {title}
 """
 
 
-class SshMachine(NamedTuple):
+class SshLogin(NamedTuple):
     """What a login tells of a machine."""
 
     machine: str
@@ -51,7 +51,7 @@ class SshMachine(NamedTuple):
     """Whether its server of ssh leads to Unix sockets, and not to ports alone."""
 
 
-def asked(place: str) -> SshMachine:
+def asked(place: str) -> SshLogin:
     """Log in. `place`: `user@host`, or a name of ~/.ssh/config. Raises UsageError if ssh does not log in by itself."""
     with tempfile.NamedTemporaryFile() as log:
         told = process.run(
@@ -69,7 +69,7 @@ def asked(place: str) -> SshMachine:
             remedy=f"make `ssh -o BatchMode=yes {shlex.quote(place)} true` work: ssh-copy-id, and one login by hand",
         )
     lines = told.text.split() or [""]
-    return SshMachine(lines[-1], _PORTS_ALONE.search(said) is None)
+    return SshLogin(lines[-1], _PORTS_ALONE.search(said) is None)
 
 
 def ssh_board(place: str, target: Target, *, forwards_sockets: bool = True) -> str:

@@ -42,6 +42,8 @@ pytestmark = [
 PACKAGES = ["busybox-static", "dropbear-bin", "libcrypt1", "libgmp10", "libtomcrypt1", "libtommath1", "zlib1g"]
 """Of Debian's armel: a shell with its tools, and a server of ssh with its libraries."""
 LIBRARIES = ("lib", "usr/lib")
+SERVERS = ("redis-3.2.6", "redis-7.0.15")
+"""What runs there: the archive has their libraries."""
 SSH_PORT = 22
 FILES = {
     "/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
@@ -57,9 +59,9 @@ def archive_with_ssh() -> initramfs.Initramfs:
     tools, triple = machines.toolchain_of("armv5"), "arm-linux-gnueabi"
     folders = {f"{place}/{triple}": str(root / place / triple) for place in LIBRARIES}
     mine = msgspec.structs.replace(tools, sysroot=tools.sysroot | folders)
-    server = machines.build(bench.open_server("redis-3.2.6"), "armv5").server_binary
+    servers = {f"/srv/{name}": machines.build(bench.open_server(name), "armv5").server_binary for name in SERVERS}
     places = {
-        **initramfs.with_libraries({"/srv/server": server}, tools),
+        **initramfs.with_libraries(servers, tools),
         **initramfs.with_libraries(
             {"/bin/dropbear": root / "usr/sbin/dropbear", "/bin/dropbearkey": root / "usr/bin/dropbearkey"}, mine
         ),
@@ -209,6 +211,36 @@ def is_lost(guest: BoardGuest) -> bool:
     except InfrastructureError:
         return True
     return False
+
+
+def test_every_access_is_compared_in_each_mode(board: Path, computer: Machine) -> None:
+    computer.set_alignment(2)
+    finished = run("compare-tiers", "--board", board, "--json")
+    rows = json.loads(finished.stdout)
+    assert {row["policy"] for row in rows} == {f"linux-arm-{mode}" for mode in range(6)}
+    # This computer differs from hardware in modes 0 and 1 (tier_differences.toml).
+    unlike = {row["policy"] for row in rows if row["kernel"] != row["prescribed"]}
+    assert unlike == {"linux-arm-0", "linux-arm-1"}
+    assert finished.returncode == ExitCode.FINDINGS
+    assert "2 (fixup)" in computer.alignment()
+    assert left(computer) == []
+
+
+@pytest.mark.parametrize(("server", "some"), [("redis-3.2.6", "alignment-redisBitpos-load"), ("redis-7.0.15", "")])
+def test_the_findings_are_those_of_the_emulated_target(
+    board: Path, computer: Machine, tmp_path: Path, server: str, some: str
+) -> None:
+    words = ["--server", server, "--suite", "bitops", "--suite", "hashing", "--seed", "1", "--json"]
+    found, expected = (
+        {
+            (one["id"], one["title"], one["file"], one["line"])
+            for one in document(run("check", *way, *words, "--run", tmp_path / way[0]))["findings"]
+        }
+        for way in (("--board", board), ("--target", "armv5"))
+    )
+    assert found == expected
+    assert not some or some in {one[0] for one in found}
+    assert left(computer) == []
 
 
 def test_a_finding_is_replayed_there_and_an_audit_counts(board: Path, computer: Machine, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import shlex
 import shutil
 import signal
@@ -50,13 +51,13 @@ class SshMachine:
     def login(self) -> list[str]:
         return ["ssh", "-F", str(self.folder / "config"), "machine"]
 
-    def write(self, path: Path, *, under: list[str], more: str = "") -> Path:
-        """The file of a board of this machine, whose programs run under an emulator."""
+    def write(self, path: Path, *, under: list[str], target: str = "armv5") -> Path:
+        """The file of a board of this machine, whose programs run under an emulator, if any."""
         reach = [*self.login[:-1], "-N", "-L", "{here}:{there}", self.login[-1]]
         folder = self.folder / "there"
         folder.mkdir(exist_ok=True)
-        keys = {"start": self.login, "reach": reach, "under": under, "folder": str(folder), "target": "armv5"}
-        path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items()) + more, "utf-8")
+        keys = {"start": self.login, "reach": reach, "under": under, "folder": str(folder), "target": target}
+        path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items()), "utf-8")
         return path
 
     def left(self) -> list[str]:
@@ -168,6 +169,33 @@ def test_a_check_passes_on_a_sound_machine_and_is_unknown_on_one_that_is_gone(
     found = document(run(*words, "--run", tmp_path / "gone"))
     assert {cell["verdict"] for cell in found["cells"]} == {"UNKNOWN"}
     assert "the connection to the board was lost" in json.dumps(found["cells"])
+
+
+LIKE_THE_HOST = pytest.mark.skipif(platform.machine() != "x86_64", reason="the machine is the host, the target x86-64")
+
+
+@LIKE_THE_HOST
+def test_every_access_of_a_machine_is_compared(machine: SshMachine, tmp_path: Path) -> None:
+    board = machine.write(tmp_path / "board.toml", under=[], target="x86_64")
+    finished = run("compare-tiers", "--board", board, "--json")
+    rows = json.loads(finished.stdout)
+    assert finished.returncode == ExitCode.PASS, rows
+    assert {(row["target"], row["kernel"]) for row in rows} == {("x86_64", "done")}
+    refused = run("compare-tiers", "--board", board, "--target", "armv5-kernel")
+    assert refused.returncode == ExitCode.USAGE
+    assert "--target has no effect with --board" in refused.stderr
+    assert machine.left() == []
+
+
+@LIKE_THE_HOST
+def test_the_releases_own_tests_use_a_server_there(machine: SshMachine, tmp_path: Path) -> None:
+    board = machine.write(tmp_path / "board.toml", under=[], target="x86_64")
+    words = ["--suite", "upstream", "--test", "unit/bitops::BITCOUNT returns 0 against*", "--run", tmp_path / "run"]
+    found = document(run("check", "--board", board, *words, "--json"))
+    assert [(cell["verdict"], cell["passed"] > 0) for cell in found["cells"]] == [("PASS", True)] * 2
+    # The connection to a server there is among its evidence.
+    assert list((tmp_path / "run/x86_64/upstream").glob("guest-*/connection"))
+    assert machine.left() == []
 
 
 def test_a_transport_that_swallows_the_status_hides_no_end(machine: SshMachine, tmp_path: Path) -> None:

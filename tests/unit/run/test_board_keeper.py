@@ -48,6 +48,7 @@ def test_the_policys_mode_is_set_and_put_back_with_the_folder(tmp_path: Path) ->
     keeper = BoardKeeper(shell(tmp_path, 4), str(tmp_path / "cell"))
     assert keeper.replaced_mode == "2"
     assert (tmp_path / "switch").read_text("utf-8") == "4\n"
+    assert keeper.mode() == 4
     (tmp_path / "cell" / "file").write_text("", "utf-8")
     keeper.close()
     assert (tmp_path / "switch").read_text("utf-8") == "2\n"
