@@ -1,7 +1,10 @@
-"""Limits of length. Servers refuse excessive lengths at once. Tier thorough makes strings of the largest sizes."""
+"""Limits of length. Servers refuse excessive lengths at once. Strings of half a GiB need the tier full, and memory for
+each cell that the tests refuse to take from the machine's last; strings of 4 GiB need the tier thorough.
+"""
 
 from __future__ import annotations
 
+import fcntl
 from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
@@ -10,6 +13,7 @@ from hiredis import ReplyError
 
 from harness.protocol import allowed_refusals
 from harness.protocol.command_stream import command
+from suites._shared.needs import require
 from suites._shared.paired_servers import PairedServers
 
 if TYPE_CHECKING:
@@ -93,13 +97,57 @@ def patient(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[PairedServe
         pair.ask([["FLUSHALL"]])
 
 
-def test_the_longest_string_that_needs_no_configuration(patient: PairedServers, cell: CellSpec) -> None:
-    if cell.tier != "thorough":
-        pytest.skip("512 MiB in each server: only in the thorough tier")
+@pytest.fixture
+def half_a_gib(patient: PairedServers, cell: CellSpec) -> Iterator[PairedServers]:
+    """The same, for strings of half a GiB. Such tests of a run's targets run one at a time."""
+    if cell.tier == "quick":
+        pytest.skip("512 MiB in each server: only in the tier full")
+    cell.shared.mkdir(parents=True, exist_ok=True)
+    with (cell.shared / "half-a-gib").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield patient
+        patient.ask([["FLUSHALL"]])
+
+
+def test_the_longest_string_that_needs_no_configuration(half_a_gib: PairedServers) -> None:
     _needs_memory(LARGEST)
     requests = [["SETBIT", "k", LARGEST * 8 - 1, 1], ["STRLEN", "k"], ["GETBIT", "k", LARGEST * 8 - 1]]
     requests += [["GETRANGE", "k", LARGEST - 3, -1], ["BITPOS", "k", 1], ["BITCOUNT", "k"], ["DEL", "k"]]
-    patient.expect(requests, [0, LARGEST, 1, b"\0\0\1", LARGEST * 8 - 1, 1, 1], "512 MiB")
+    half_a_gib.expect(requests, [0, LARGEST, 1, b"\0\0\1", LARGEST * 8 - 1, 1, 1], "512 MiB")
+
+
+def test_numbers_of_bits_beyond_32_bits(half_a_gib: PairedServers) -> None:
+    """A string of half a GiB has 2^32 bits: offsets and counts of bits need more than the `size_t` of a 32-bit machine
+    (redis 6251c3e66, redis #9191).
+    """
+    _needs_memory(2 * LARGEST)
+    first, bits = 2**32, (LARGEST + 2) * 8
+    if half_a_gib.ask([["CONFIG", "SET", "proto-max-bulk-len", 2 * LARGEST]])[0] != b"OK":
+        pytest.skip("the server's longest string cannot be configured")
+    try:
+        if half_a_gib.ask([["SETBIT", "k", first + 11, 1]])[0] != 0:
+            pytest.skip("the server's bits end at 2^32, whatever its longest string")
+        what = "bits beyond 2^32"
+        half_a_gib.expect([["STRLEN", "k"], ["GETBIT", "k", 11]], [LARGEST + 2, 0], what)
+        half_a_gib.expect([["GETBIT", "k", first + 11], ["BITPOS", "k", 1]], [1, first + 11], what)
+        field = [["BITFIELD", "k", "GET", "u8", first + 8], ["BITFIELD", "k", "SET", "u8", first, 255]]
+        half_a_gib.expect(field, [[16], [0]], what)
+        counts = [["BITCOUNT", "k"], ["BITCOUNT", "k", LARGEST, -1], ["BITCOUNT", "k", 0, LARGEST - 1]]
+        half_a_gib.expect(counts, [9, 9, 0], what)
+        inverted = [["BITOP", "NOT", "n", "k"], ["BITCOUNT", "n"], ["BITPOS", "n", 0], ["GETRANGE", "n", -3, -1]]
+        half_a_gib.expect(inverted, [LARGEST + 2, bits - 9, first, b"\xff\0\xef"], what)
+        half_a_gib.expect([["BITPOS", "n", 0, LARGEST + 1], ["BITPOS", "n", 1, 3]], [first + 11, 24], what)
+    finally:
+        half_a_gib.ask([["FLUSHALL"], ["CONFIG", "SET", "proto-max-bulk-len", LARGEST]])
+
+
+def test_a_table_whose_size_wraps_in_32_bits_is_refused(both: PairedServers, cell: CellSpec) -> None:
+    """LCS multiplies the lengths of its texts and the size of a cell, here to a multiple of 2^32 (redis #9011)."""
+    require(cell, "command lcs")
+    texts = [["SET", name, bytes(2**16 - 1)] for name in ("one", "other")]
+    for client in (both.oracle, both.guest):
+        (reply,) = client.pipeline([*texts, ["LCS", "one", "other"]])[2:]
+        assert str(reply).startswith("ERR Insufficient memory, "), f"LCS of 65,535 bytes each: {reply!r:.100}"
 
 
 def test_a_string_behind_the_largest_header(patient: PairedServers, cell: CellSpec) -> None:
