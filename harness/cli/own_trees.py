@@ -215,12 +215,36 @@ sysroot_option = click.option(
 )
 
 
+with_option = click.option(
+    "--with",
+    "libraries",
+    multiple=True,
+    metavar="PACKAGE",
+    help="Fetch this package of Debian for the target, with all that it needs, and compile and run with it: "
+    "--with libevent-dev. May be repeated.",
+)
+
+
+def _only_one_root(sysroot: Path | None, libraries: tuple[str, ...]) -> None:
+    """Raise UsageError if two root folders are asked for."""
+    if sysroot is not None and libraries:
+        raise UsageError(
+            "two root folders for the target's programs",
+            where=f"--with {libraries[0]}",
+            because="the packages are unpacked into a root folder of their own, and --sysroot names another",
+            remedy="leave out one of the two",
+        )
+
+
 @click.command(name="exec", context_settings={"ignore_unknown_options": True})
 @click.argument("words", metavar="PROGRAM [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
 @one_target
 @sysroot_option
+@with_option
 @program_options
-def exec_(run: ProgramOptions, words: tuple[str, ...], *, target: str, sysroot: Path | None) -> ExitCode:
+def exec_(
+    run: ProgramOptions, words: tuple[str, ...], *, target: str, sysroot: Path | None, libraries: tuple[str, ...]
+) -> ExitCode:
     """Run any command with a target's programs emulated.
 
     PROGRAM is a target program, or a host command that runs target programs: -- make check. CC and the other variables
@@ -228,12 +252,18 @@ def exec_(run: ProgramOptions, words: tuple[str, ...], *, target: str, sysroot: 
     standard error.
     """
     bench = Workbench.default(offline=run.offline, timeout_multiplier=run.timeout_multiplier)
-    asked = _execution(run, target, list(words), Path.cwd(), sysroot)
+    _only_one_root(sysroot, libraries)
+    asked = _execution(run, target, list(words), Path.cwd(), sysroot, libraries)
     return _carried_out(run, asked, lambda: execution.execute(bench, asked))
 
 
 def _execution(
-    run: ProgramOptions, target: str, words: list[str], folder: Path, sysroot: Path | None = None
+    run: ProgramOptions,
+    target: str,
+    words: list[str],
+    folder: Path,
+    sysroot: Path | None,
+    libraries: tuple[str, ...],
 ) -> execution.Execution:
     """A command to execute in a folder, with an empty run folder. Raises UsageError for a run folder in use."""
     return execution.Execution(
@@ -246,6 +276,7 @@ def _execution(
         install=may_install(run.install, offline=run.offline),
         prints_document=run.as_json,
         sysroot=sysroot,
+        libraries=libraries,
         memory_order=run.memory_order,
         seed=drawn_unless(run.seed) if run.memory_order != "usual" else 0,
     )
@@ -281,6 +312,7 @@ def _carried_out(
     help="Also pass this to its configure script, meson setup or cmake: --configure --without-curses. May be repeated.",
 )
 @sysroot_option
+@with_option
 @click.option(
     "--build-system",
     "system",
@@ -297,6 +329,7 @@ def deb(
     into: Path | None,
     options_: tuple[str, ...],
     sysroot: Path | None,
+    libraries: tuple[str, ...],
     system: str | None,
 ) -> ExitCode:
     """Build a Debian source package for a target and run its tests.
@@ -305,10 +338,13 @@ def deb(
     it under `plumb exec`, which emulates every target program.
     """
     bench = Workbench.default(offline=run.offline, timeout_multiplier=run.timeout_multiplier)
+    _only_one_root(sysroot, libraries)
+    # Before anything is unpacked: a library may not exist.
+    execution.root_with(bench, emulated_target(bench.catalog, target), libraries)
     prepared = debian_package.prepare(
         bench, package, target, into=into, here=Path.cwd(), system=system or "", options=options_
     )
-    asked = _execution(run, target, prepared.words, prepared.tree, sysroot)
+    asked = _execution(run, target, prepared.words, prepared.tree, sysroot, libraries)
     return _carried_out(run, asked, lambda: debian_package.execute(bench, prepared, asked))
 
 
@@ -341,9 +377,10 @@ def _failing_in_shell(prints_document: bool) -> Iterator[None]:
 
 @click.command(cls=_ShellCommand)
 @one_target
+@with_option
 @options.offline
 @options.as_json
-def env(*, target: str, offline: bool, as_json: bool) -> ExitCode:
+def env(*, target: str, libraries: tuple[str, ...], offline: bool, as_json: bool) -> ExitCode:
     """Print environment variables for compiling for a target.
 
     The output is commands for a POSIX shell: eval "$(plumb env --target armv5)". If the command fails, it prints
@@ -351,7 +388,8 @@ def env(*, target: str, offline: bool, as_json: bool) -> ExitCode:
     """
     bench = Workbench.default(offline=offline)
     chosen = emulated_target(bench.catalog, target)
-    variables = cross_environment(bench.cache, chosen, bench.catalog.toolchain_of(chosen))
+    root = execution.root_with(bench, chosen, libraries)
+    variables = cross_environment(bench.cache, chosen, bench.catalog.toolchain_of(chosen), root)
     if as_json:
         output.print_json(variables)
     else:

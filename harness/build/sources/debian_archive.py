@@ -15,7 +15,7 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import environment, process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from harness.core.progress import Progress
 
@@ -81,6 +81,20 @@ class Apt:
     def get(self, *words: str, folder: Path | None = None) -> process.Result:
         """Run apt-get with these words, in a folder."""
         return self._run("apt-get", "-qq", *words, folder=folder)
+
+    def fetch_with_dependencies(self, wanted: Sequence[str], downloads: Path) -> process.Result:
+        """Download packages and all that they need into an empty folder. The result is apt's."""
+        words = ["-o", f"Dir::Cache::archives={downloads}", "--yes", "--download-only", "install", *wanted]
+        (downloads / "partial").mkdir()
+        if not self.has_index:
+            self.update()
+        if (result := self.get(*words)).code != 0:
+            # The index may have been superseded since it was read: two versions of a library would mix.
+            for file in downloads.glob("*.deb"):
+                file.unlink()
+            self.update()
+            result = self.get(*words)
+        return result
 
     def cache(self, *words: str) -> process.Result:
         """Run apt-cache with these words."""

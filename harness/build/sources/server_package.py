@@ -174,17 +174,7 @@ class ServerPackages:
         with self.cache.lock(f"apt-{package.suite}-{architecture}"):
             apt = self._apt(package, architecture)
             wanted = f"{package.name}={package.version}"
-            words = ["-o", f"Dir::Cache::archives={downloads}", "--yes", "--download-only", "install", wanted]
-            words += DEBUG_PACKAGES
-            (downloads / "partial").mkdir()
-            if not apt.has_index:
-                apt.update()
-            if (result := apt.get(*words)).code != 0:
-                # The index may have been superseded since it was read: two versions of a library would mix.
-                for file in downloads.glob("*.deb"):
-                    file.unlink()
-                apt.update()
-                result = apt.get(*words)
+            result = apt.fetch_with_dependencies([wanted, *DEBUG_PACKAGES], downloads)
         files = sorted(downloads.glob("*.deb"))
         if result.code != 0 or not files:
             raise PackageUnavailableError(

@@ -43,28 +43,32 @@ VARIABLES = (
     "PKG_CONFIG",
     "PKG_CONFIG_LIBDIR",
     "PKG_CONFIG_PATH",
+    "PKG_CONFIG_SYSROOT_DIR",
 )
-"""The names of all variables."""
+"""The names of all variables. The last one is set only with a root folder."""
 RUNNER = "/usr/bin/env"
 """The program by which CMake and Meson run programs of the target: any program works, because plumb exec sees what it
 executes.
 """
 
 
-def cross_environment(cache: Cache, target: Target, tools: Toolchain) -> dict[str, str]:
+def cross_environment(cache: Cache, target: Target, tools: Toolchain, root: Path | None = None) -> dict[str, str]:
     """Name -> value of every variable. Makes the files that they name, or finds them in the cache.
+
+    `root`: a root folder of the target with further libraries and their headers, as Debian arranges them.
 
     Raises InfrastructureError if the target's compiler is missing.
     """
     identity = [toolchain.identity(tools, name) for name in COMPILERS.values()]
     search = process.PLAIN_ENVIRONMENT["PATH"]
-    key = key_of([target.name, *target.compiler_flags, *identity, search, *_texts(target, tools, "", "").values()])
+    texts = _texts(target, tools, "", "", root)
+    key = key_of([target.name, *target.compiler_flags, *identity, search, *texts.values()])
     folder = cache.path("cross-environments", f"{target.name}-{key}")
     compilers = {name: folder / f"{tools.triple}-{tool}" for name, tool in COMPILERS.items()}
-    texts = _texts(target, tools, str(compilers["CC"]), str(compilers["CXX"]))
+    texts = _texts(target, tools, str(compilers["CC"]), str(compilers["CXX"]), root)
 
     def fill(into: Path) -> None:
-        flags = toolchain.program_flags(target)
+        flags = [*toolchain.program_flags(target), *([f"--sysroot={root}"] if root is not None else [])]
         for name, path in compilers.items():
             toolchain.write_wrapper(into / path.name, tools, COMPILERS[name], flags, tools.libraries)
         for name, text in texts.items():
@@ -81,15 +85,16 @@ def cross_environment(cache: Cache, target: Target, tools: Toolchain) -> dict[st
         "HOST_TRIPLET": tools.triple,
         "MESON_CROSS_FILE": str(folder / MESON),
         "PKG_CONFIG": _pkg_config(tools),
-        "PKG_CONFIG_LIBDIR": ":".join(_package_folders(tools)),
+        "PKG_CONFIG_LIBDIR": ":".join(_package_folders(tools, root)),
         "PKG_CONFIG_PATH": "",
+        **({"PKG_CONFIG_SYSROOT_DIR": str(root)} if root is not None else {}),
     }
 
 
 CMAKE, MESON, AUTOCONF = "toolchain.cmake", "cross.ini", "config.site"
 
 
-def _texts(target: Target, tools: Toolchain, cc: str, cxx: str) -> dict[str, str]:
+def _texts(target: Target, tools: Toolchain, cc: str, cxx: str, root: Path | None) -> dict[str, str]:
     """Name -> content of the files that build systems read."""
     variant = registry.variant(target.emulator.qemu)
     family = (variant.meson_family if variant else "") or target.emulator.qemu
@@ -115,6 +120,14 @@ def _texts(target: Target, tools: Toolchain, cc: str, cxx: str) -> dict[str, str
         f"cpu = '{target.machine}'",
         f"endian = '{target.endianness}'",
     ]
+    if root is not None:
+        cmake += [
+            f'set(CMAKE_SYSROOT "{root}")',
+            f"set(CMAKE_LIBRARY_ARCHITECTURE {tools.triple})",
+            "set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)",
+        ]
+        folders = ", ".join(f"'{folder}'" for folder in _package_folders(tools, root))
+        meson += ["[properties]", f"sys_root = '{root}'", f"pkg_config_libdir = [{folders}]"]
     # A configure script reads it before it looks for the machine that it compiles for.
     autoconf = [f'test -n "$host_alias" || host_alias={tools.triple}']
     return {CMAKE: _lines(cmake), MESON: _lines(meson), AUTOCONF: _lines(autoconf)}
@@ -129,8 +142,10 @@ def _pkg_config(tools: Toolchain) -> str:
     return name if shutil.which(name) else "pkg-config"
 
 
-def _package_folders(tools: Toolchain) -> list[str]:
-    """The folders of the pkg-config files of the target's libraries."""
+def _package_folders(tools: Toolchain, root: Path | None) -> list[str]:
+    """The folders of the pkg-config files of the target's libraries, those of a root folder alone if there is one."""
+    if root is not None:
+        return [f"{root}/usr/lib/{tools.triple}/pkgconfig", f"{root}/usr/share/pkgconfig"]
     return [f"/usr/lib/{tools.triple}/pkgconfig", f"/usr/{tools.triple}/lib/pkgconfig", "/usr/share/pkgconfig"]
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from harness.build import host_packages
 from harness.build.emulators.runner import with_root
+from harness.build.sources.library_packages import library_root
 from harness.core.model import CANARY_SUITE, MemoryOrder, Record
 from harness.isa import rules
 from harness.judge.change import unchecked_changes
@@ -30,10 +31,11 @@ from harness.workflows.target_setup import emulated_target, oracle_setup, set_up
 from harness.workflows.trials.program_trials import tried_again
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from harness.build.emulators.runner import Runner
     from harness.core.errors import ExitCode
+    from harness.core.target_model import Target
     from harness.judge.findings import Judgement
     from harness.run.programs.traced_command import Tracing
     from harness.workflows.target_setup import TargetSetup
@@ -56,6 +58,8 @@ class Execution(Record, frozen=True):
     """Whether standard output is for a JSON document."""
     sysroot: Path | None = None
     """The target's root folder, with the loader and the libraries of its programs; None: the cross compiler's."""
+    libraries: tuple[str, ...] = ()
+    """Packages of Debian with libraries of the target, which replace the compiler's libraries in a root folder."""
     memory_order: MemoryOrder = "usual"
     seed: int = 0
     """Of that order."""
@@ -73,9 +77,20 @@ def tracing_of(setup: TargetSetup, runner: Runner, sysroot: Path | None = None) 
     return prepare_tracing(setup.bench.cache, tools, runner, setup.canary())
 
 
-def environment_for(setup: TargetSetup) -> dict[str, str]:
-    """The caller's environment, with the variables that make build systems compile for the target."""
-    return {**os.environ, **cross_environment(setup.bench.cache, setup.target, setup.toolchain)}
+def environment_for(setup: TargetSetup, root: Path | None = None) -> dict[str, str]:
+    """The caller's environment, with the variables that make build systems compile for the target.
+
+    `root`: the root folder of further libraries.
+    """
+    return {**os.environ, **cross_environment(setup.bench.cache, setup.target, setup.toolchain, root)}
+
+
+def root_with(bench: Workbench, target: Target, names: Sequence[str]) -> Path | None:
+    """The root folder with packages of Debian for a target; None without packages. Raises as `library_root` does."""
+    if not names:
+        return None
+    tools = bench.catalog.toolchain_of(target)
+    return library_root(bench.cache, bench.progress, tools, target, names, offline=bench.offline)
 
 
 def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
@@ -89,11 +104,14 @@ def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
         rules.policy_for(bench.catalog.policies, asked.policy, target), target, bench.catalog.toolchain_of(target)
     )
     program = check_command(asked.words, os.environ, asked.folder)
+    root = root_with(bench, target, asked.libraries)
+    if root is not None:
+        asked = msgspec.structs.replace(asked, sysroot=root)
     diagnosis = host_packages.diagnose(bench.catalog, [target.name], emulator="pinned")
     host_packages.install_missing(diagnosis, bench.progress, install=asked.install)
     setup = set_up_target(bench, target)
     runner = setup.runner(asked.policy, "usual", asked.memory_order, asked.seed)
-    tracing, environment = tracing_of(setup, runner, asked.sysroot), environment_for(setup)
+    tracing, environment = tracing_of(setup, runner, asked.sysroot), environment_for(setup, root)
     check_machine(tracing, asked.words[0], program)
     asked.run.mkdir(parents=True, exist_ok=True)
     tree_list.record(asked.run, tree_list.text_in(asked.folder), None)

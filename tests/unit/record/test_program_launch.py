@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,8 +22,6 @@ from harness.workflows.programs.cross_environment import VARIABLES, as_shell, cr
 from tests.support import fakes
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.support.fakes import Plumb
 
 WORDS = ["17", "1700000000000", "/tree/below", "/tree/odd", "/tree/odd", "2", "./odd", "a b", "NEW=x=y", "HOME"]
@@ -174,5 +173,23 @@ def test_every_variable_of_a_target_is_one_that_a_failure_unsets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fakes.fake_compiler(tmp_path / "bin", monkeypatch)
-    made = cross_environment(Cache(tmp_path / "cache"), fakes.target(), fakes.toolchain())
-    assert set(made) == set(VARIABLES)
+    cache, root = Cache(tmp_path / "cache"), tmp_path / "root"
+    made = cross_environment(cache, fakes.target(), fakes.toolchain())
+    with_libraries = cross_environment(cache, fakes.target(), fakes.toolchain(), root)
+    assert set(made) < set(with_libraries) == set(VARIABLES)
+
+
+def test_every_build_system_looks_for_libraries_in_the_root_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fakes.fake_compiler(tmp_path / "bin", monkeypatch)
+    cache, root = Cache(tmp_path / "cache"), tmp_path / "root"
+    made = cross_environment(cache, fakes.target(), fakes.toolchain(), root)
+    usual = cross_environment(cache, fakes.target(), fakes.toolchain())
+    folders = [f"{root}/usr/lib/fake/pkgconfig", f"{root}/usr/share/pkgconfig"]
+    assert (made["PKG_CONFIG_SYSROOT_DIR"], made["PKG_CONFIG_LIBDIR"].split(":")) == (str(root), folders)
+    assert f"--sysroot={root}" in Path(made["CC"]).read_text("utf-8")
+    assert f'set(CMAKE_SYSROOT "{root}")' in Path(made["CMAKE_TOOLCHAIN_FILE"]).read_text("utf-8")
+    assert f"sys_root = '{root}'" in Path(made["MESON_CROSS_FILE"]).read_text("utf-8")
+    for name in ("CC", "CMAKE_TOOLCHAIN_FILE", "MESON_CROSS_FILE"):
+        assert str(root) not in Path(usual[name]).read_text("utf-8")
