@@ -19,6 +19,7 @@ from harness.analysis import unwind
 from harness.analysis.debug_file import debug_file
 from harness.analysis.function_symbols import function_symbols
 from harness.analysis.program_traits.function_name import short_name
+from harness.analysis.program_traits.program_types import RUST, language_of
 from harness.core.finding import UNKNOWN_FILE, Frame
 from harness.core.model import COMPILED_IN, Record
 from harness.core.processes import process
@@ -39,13 +40,19 @@ class OwnProgram(Record, frozen=True):
     def placed(self, file: str) -> tuple[str, str]:
         """A source path, relative to the folder if it is in the folder, and the origin of the code."""
         whole = _collapse(file)
-        if "/include/c++/" in whole:
-            # The C++ library's templates are compiled into the program, and have as many callers as a function of it.
+        if _OF_LANGUAGE.search(whole):
+            # It is compiled into the program, and has as many callers as a function of the C library.
             return whole, "libc"
         shown = whole.removeprefix(f"{self.folder.rstrip('/')}/") if file != "??" else Path(self.path).name
         return shown, PROGRAM
 
 
+_OF_LANGUAGE = re.compile(
+    r"/include/c\+\+/"
+    r"|/rustc/[0-9a-f]{40}/library/|/rustc-[0-9.]+/(library|vendor)/|/rustlib/src/rust/library/"
+    r"|/go[-0-9.]*/src/(runtime|internal|syscall|testing|reflect|sync|os|fmt|log)/"
+)
+"""Paths of the libraries of C++, Rust and Go, as their compilers and Debian's write them."""
 PROGRAM = "program"
 """The origin of a program's own code, and of everything that is linked into it."""
 
@@ -300,7 +307,8 @@ def _content_of(section: Any) -> bytes:
 
 def _functions_of(dwarf: Any, unit: Any, file: str) -> Iterator[tuple[str, int, str]]:
     """A compilation unit's functions from files of that name: full path, first line, name (DWARF 5, 3.3)."""
-    program = dwarf.line_program_for_CU(unit)
+    # Functions of Rust are nested in modules, and each library has a file of the same name.
+    program = dwarf.line_program_for_CU(unit) if language_of(unit) != RUST else None
     if program is None:
         return
     # Before version 5, files and folders are counted from 1, and folder 0 is the unit's own (6.2.4).

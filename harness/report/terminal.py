@@ -205,21 +205,21 @@ def show_finding(console: Console, finding: Finding, where: str = "", *, whole: 
 
 
 def _chain(frames: list[Frame], *, whole: bool) -> list[str]:
-    """The frames of a stack. Without `whole`, of those of the C++ library only what the program called."""
+    """The frames of a stack. Without `whole`, of those of the language's library only what the program called."""
     texts: list[str] = []
     for number, frame in enumerate(frames):
-        of_template, caller = _is_of_template(frame), frames[number + 1 : number + 2]
-        if whole or not of_template or not caller or not _is_of_template(caller[0]):
-            file = Path(frame.file).name if of_template and not whole else frame.file
+        of_language, caller = _is_of_language(frame), frames[number + 1 : number + 2]
+        if whole or not of_language or not caller or not _is_of_language(caller[0]):
+            file = Path(frame.file).name if of_language and not whole else frame.file
             texts.append(f"{frame.function} ({place_in_file(file, frame.line)})")
         elif not texts or texts[-1] != "…":
             texts.append("…")
     return texts if whole else texts[:SHOWN_FRAMES]
 
 
-def _is_of_template(frame: Frame) -> bool:
-    """Whether a template of the C++ library, compiled into a program, has the frame."""
-    return "/include/c++/" in frame.file
+def _is_of_language(frame: Frame) -> bool:
+    """Whether the library of C++, Rust or Go, which is compiled into a program, has the frame."""
+    return frame.origin == "libc" and frame.line > 0 and frame.file.startswith("/")
 
 
 def _witness_lines(finding: Finding, *, whole: bool) -> Iterator[str]:

@@ -27,7 +27,7 @@ _PLACES = tuple(
         # GLib, glib/gtestutils.c.
         r"ERROR:(?P<file>[^\s:]+):(?P<line>\d+):(?P<function>[^:\s]+): ",
         # Rust, library/std/src/panicking.rs, before and since 1.73.
-        rf"^thread '.*' (?:\(\d+\) )?panicked at (?:'.*', )?{_SOURCE}:(?P<line>\d+):\d+:?$",
+        rf"^thread '.*' (?:\(\d+\) )?panicked at (?:'(?s:.{{0,2000}}?)', )?{_SOURCE}:(?P<line>\d+):\d+:?$",
         _GO,
     )
 )

@@ -37,7 +37,7 @@ def short_name(function: str) -> str:
     named = re.split(r"\s+(?!const\b|volatile\b|&|$)", re.sub(r"\s+(const|volatile|&&?|noexcept)\b.*$", "", text))[-1]
     for operator in operators:
         named = named.replace(_HIDDEN, operator, 1)
-    return re.sub(r"^(::)+", "", named).strip() or function
+    return re.sub(r"(::)+", "::", named).strip(" :") or function
 
 
 _SIGNS = {"()": "-call", "[]": "-index", "<": "-lt", ">": "-gt", "=": "-eq", "*": "-star", "/": "-slash", " ": "-"}

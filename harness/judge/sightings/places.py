@@ -8,6 +8,7 @@ from harness.analysis import disassembly, symbols, unwind
 from harness.analysis.crash_reports.assertion_log import asserting_frames, is_in_report
 from harness.analysis.detectors.registry import own_frames
 from harness.analysis.program_traits.function_name import name_in_id
+from harness.analysis.program_traits.program_types import unlike_host
 from harness.isa import rules
 from harness.judge import triggering_command
 from harness.judge.sightings.heap_accesses import heap_address
@@ -47,7 +48,8 @@ def from_fault(
     """
     target = run.machines[record.target]
     machine = target.emulator.qemu
-    frames = symbols_of(run, record, guest).backtrace(fault, machine)
+    table = symbols_of(run, record, guest)
+    frames = table.backtrace(fault, machine)
     instruction = disassembly.disassemble(fault, machine)
     name = fault_log.signal_name(fault.signal) if fault.signal else "access"
     access = disassembly.access_of(fault, machine) if fault_log.is_misaligned(fault) else None
@@ -90,6 +92,7 @@ def from_fault(
         launched=guest if (guest / program_launch.LAUNCH).is_file() else None,
         address=address,
         required_bytes=required,
+        unlike=unlike_host(table.program.path) if table.program is not None and access is None else "",
         **fields_of(test, guest),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.core.errors import ABSENT_FILE
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from harness.record.program_launch import CommandRecord, ProcessNote, ProgramLaunch
     from harness.run.programs.traced_command import CommandEnd
 
+TIMERS = frozenset({signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGXCPU})
+"""Signals of the timers and limits by which a program ends itself when it hangs."""
 SHOWN_PROGRAMS = 3
 """How many failed programs a message names."""
 
@@ -51,9 +54,10 @@ class _EmulatedProgram(NamedTuple):
 
     @property
     def is_killed(self) -> bool:
-        """Whether a signal other than that of a crash ended its first process: something else sent it."""
+        """Whether a signal other than that of a crash or of a timer ended its first process: something else sent it."""
         first = self._first
-        return first is not None and first.how == "killed" and first.number not in fault_log.CRASHES
+        own = fault_log.CRASHES | TIMERS
+        return first is not None and first.how == "killed" and first.number not in own
 
     @property
     def _first(self) -> ProcessNote | None:

@@ -28,6 +28,14 @@ exit status 2
         ("**\nERROR:t.c:7:test_check: assertion failed (a == b): (1 == 2)\n", ("test_check", "t.c", 7)),
         ("thread 'main' panicked at src/main.rs:4:5:\nboom\nnote: run with", ("??", "src/main.rs", 4)),
         ("thread 'main' panicked at 'boom', src/main.rs:4:5\n", ("??", "src/main.rs", 4)),
+        (
+            (
+                "thread 't' panicked at 'assertion failed: `(left == right)`\n"
+                "  left: `1`,\n right: `2`', src/lib.rs:16:9\n"
+                "stack backtrace:\n   4: parcel::tests::seconds\n             at ./src/lib.rs:14:9\n"
+            ),
+            ("??", "src/lib.rs", 16),
+        ),
         (GO, ("main.sum", "/tree/sum.go", 12)),
         # The last one ended the program.
         ("t: t.c:7: f: Assertion `a' failed.\nt: t.c:9: g: Assertion `b' failed.\n", ("g", "t.c", 9)),

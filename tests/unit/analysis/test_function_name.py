@@ -30,6 +30,8 @@ from harness.analysis.program_traits.function_name import name_in_id, short_name
         ("<alloc::vec::Vec<T,A> as core::ops::drop::Drop>::drop", "drop"),
         ("core::ptr::drop_in_place<alloc::string::String>", "core::ptr::drop_in_place"),
         ("sum::main", "sum::main"),
+        ("std::rt::lang_start::{{closure}}", "std::rt::lang_start"),
+        ("core::ops::function::impls::<impl FnOnce<A> for &F>::call_once", "core::ops::function::impls::call_once"),
     ],
 )
 def test_a_name_has_no_arguments(demangled: str, short: str) -> None:

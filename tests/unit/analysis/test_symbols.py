@@ -220,3 +220,22 @@ def test_only_the_compilation_units_that_name_a_file_are_read(tmp_path: Path) ->
         assert named("last.c") == ["last.c"]
         assert named("two/part.h") == ["part.c", "part.c"], "a folder is compared when the unit is read"
         assert named("none.c") == []
+
+
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [
+        ("/tree/src/main.rs", ("src/main.rs", "program")),
+        ("/home/me/go/src/example.org/me/os/main.go", ("/home/me/go/src/example.org/me/os/main.go", "program")),
+        ("/usr/arm-linux-gnueabi/include/c++/12/bits/stl_algo.h", None),
+        ("/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/std/src/process.rs", None),
+        ("/usr/src/rustc-1.63.0/library/core/src/panicking.rs", None),
+        ("/usr/local/go/src/runtime/panic.go", None),
+        ("/usr/lib/go-1.19/src/os/proc.go", None),
+    ],
+)
+def test_the_library_of_a_language_is_not_the_program_that_contains_it(
+    file: str, place: tuple[str, str] | None
+) -> None:
+    program = symbols.OwnProgram(path="/tree/target/main", folder="/tree")
+    assert program.placed(file) == (place or (file, "libc"))

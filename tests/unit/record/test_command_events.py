@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.record import cell_events, event_log, program_launch
+from harness.record.cell_events import GuestEvent
 from harness.record.program_launch import CommandRecord
 from harness.run.programs.command_events import write_events
 from harness.run.programs.traced_command import CommandEnd
@@ -66,3 +68,24 @@ def test_a_command_that_fails_before_its_tests_has_failed(tmp_path: Path, marker
     test = outcome(tmp_path, marker, began_ms=START_MS, code=2, status=1)
     assert (test.outcome, test.doubt) == ("failed", "")
     assert "of its programs: ./test" in test.message
+
+
+@pytest.mark.parametrize(
+    ("number", "blamed"), [(signal.SIGALRM, True), (signal.SIGXCPU, True), (signal.SIGTERM, False)]
+)
+def test_a_program_that_its_own_timer_ends_counts_beside_another_that_failed(
+    tmp_path: Path, number: signal.Signals, *, blamed: bool
+) -> None:
+    """A timer is how programs end themselves when they hang. Other signals are mostly another process'."""
+    cell = tmp_path / "cell"
+    for guest, end, fault in ((1, "exited 1", (0, 1)), (2, f"killed {number}", (number, 0))):
+        folder = cell / f"guest-{guest}"
+        folder.mkdir(parents=True)
+        words = [str(guest), str(START_MS), "/tree", f"/tree/{guest}", f"/tree/{guest}", "1", f"./{guest}"]
+        (folder / program_launch.LAUNCH).write_bytes(b"".join(word.encode() + b"\0" for word in words))
+        (folder / program_launch.ENDS).write_text(f"{guest} {end}\n", "utf-8")
+        line = b'{"event":"end","pid":%d,"signal":%d,"status":%d}\n' % (guest, *fault)
+        (folder / "faults.jsonl").write_bytes(line)
+    write_events(cell, COMMAND, "armv5", CommandEnd(code=1, seconds=1.0))
+    ends = {one.name: one.end for one in event_log.read_events(cell / event_log.NAME) if isinstance(one, GuestEvent)}
+    assert ends == {"guest-1": "exit", "guest-2": "exit" if blamed else "stopped"}

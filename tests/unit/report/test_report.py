@@ -296,11 +296,14 @@ def test_a_list_of_findings_shows_the_beginning_of_a_long_command_and_one_findin
     assert finding.command.strip() in printed(whole=True)
 
 
-def test_a_list_of_findings_shows_of_the_cpp_library_only_what_the_program_called() -> None:
+def test_a_list_of_findings_shows_of_the_languages_library_only_what_the_program_called() -> None:
     finding = judgement().findings[0]
     named = [("less", "x.cc", 16), *((f"std::step{n}", f"/usr/include/c++/12/bits/algo{n}.h", n) for n in (1, 2, 3))]
     named += [("main", "x.cc", 21), ("libc.so.6+0x10", "libc.so.6", 0)]
-    frames = [Frame(function=name, file=file, line=line, origin="", pc=0) for name, file, line in named]
+    frames = [
+        Frame(function=name, file=file, line=line, origin="libc" if file[0] in "/l" else "program", pc=0)
+        for name, file, line in named
+    ]
     witness = msgspec.structs.replace(finding.witnesses[0], backtrace=frames)
     finding = msgspec.structs.replace(finding, witnesses=[witness])
 

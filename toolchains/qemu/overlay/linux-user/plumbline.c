@@ -1007,6 +1007,14 @@ void plumbline_set_log_ends(void)
     logs_ends = true;
 }
 
+bool plumbline_logs_end_by(int sig)
+{
+    /* Signals by which test drivers and a program's own timers end what hangs. */
+    return logs_ends && fault_log >= 0 &&
+           (sig == TARGET_SIGTERM || sig == TARGET_SIGALRM || sig == TARGET_SIGVTALRM || sig == TARGET_SIGPROF ||
+            sig == TARGET_SIGXCPU);
+}
+
 static bool no_crash_maps, has_crashed;
 
 void plumbline_set_no_crash_maps(void)

@@ -21,8 +21,12 @@ void plumbline_set_fatal_faults(const char *path);
 void plumbline_set_no_crash_maps(void);
 bool plumbline_hides_maps(void);
 
-/* The -log-ends option, see plumbline_finish(). */
+/*
+ * The -log-ends option, see plumbline_finish(). The second function tells whether the emulator must receive a signal that
+ * ends the program, and that unmodified QEMU leaves to the host.
+ */
 void plumbline_set_log_ends(void);
+bool plumbline_logs_end_by(int sig);
 
 /* The -coverage option: a file of the host, whose size is a power of two. Bad input ends the emulator. */
 void plumbline_set_coverage(const char *path);
