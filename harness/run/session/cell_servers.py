@@ -231,8 +231,11 @@ class CellServers:
             guest.ended = ServerEnd("stopped", NO_TIME)
             self._current.blockers, self._current.doubt = late.blockers, str(late)
             self._waits.blocked()
-        elif unanswered and unanswered[0].split():
-            self._waits.hung(unanswered[0].split()[0].upper(), certain=guest.had_a_processor)
+        else:
+            # The fuzzer's clients record no requests.
+            words = unanswered[0].split() if unanswered else []
+            command = words[0].upper() if words else "the fuzzer's commands"
+            self._waits.hung(command, certain=guest.had_a_processor)
 
     def late_reply(self) -> BlockedError | None:
         """Why a reply that does not come in the present test says nothing; None if it does."""

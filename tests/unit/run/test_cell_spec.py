@@ -20,6 +20,7 @@ from harness.build.kernel import Kernel
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.model import Abilities
 from harness.core.processes import environment, process
+from harness.core.sockets import connect
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import ORACLE
 from harness.core.wanted_tests import fits
@@ -429,6 +430,21 @@ def test_a_server_of_one_test_that_hangs_is_ended_at_once_and_later_replies_have
     assert {one.name: one.end for one in ends} == {guest.name: "hang", other.name: "stopped"}
     served.current.begin("fuzz/another")
     assert served.servers.late_reply() is not None
+    assert guest.deadline_seconds < usual
+
+
+def test_a_hang_at_a_request_that_nothing_recorded_counts_too(served: CellSession) -> None:
+    """Regression: the fuzzer waited for each server of a tree whose SET hangs."""
+    assert served.cell.build is not None
+    fakes.write(served.cell.build.server_binary, SPINNING_SERVER, mode=0o755)
+    guest = served.servers.guest()
+    usual = guest.deadline_seconds
+    with connect(guest.upstream, deadline_seconds=5) as connection:
+        connection.sendall(b"SET k v\r\n")
+        served.end("failed", "TimeoutError: timed out", 0.1)
+    assert guest.ended is not None
+    assert guest.ended.how == "hang"
+    served.current.begin("fuzz/another")
     assert guest.deadline_seconds < usual
 
 
