@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
@@ -116,7 +117,11 @@ class Symbols:
             if named.function in {"??", function}
         ]
         found = [frame for frame in frames if frame.origin == "server"] or frames
-        return found[0] if len(found) == 1 else named
+        if len(found) == 1:
+            return found[0]
+        if self.program is None:
+            return named
+        return msgspec.structs.replace(named, file=named.file.removeprefix(f"{self.program.folder.rstrip('/')}/"))
 
     def function(self, name: str) -> Frame | None:
         """The beginning of a function of the program that runs instead of a server; None if its line is unknown."""

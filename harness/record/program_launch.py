@@ -245,17 +245,21 @@ def read_ends(guest: Path) -> list[ProcessNote]:
     ]
 
 
-def read_output(guest: Path) -> str:
-    """The end of what a guest wrote to its standard output and error, if one of its processes failed: up to 20 lines,
-    without colours and without what its emulator added.
+def read_said(guest: Path) -> str:
+    """The end of what a guest wrote to its standard output and error, if one of its processes failed: without colours
+    and without what its emulator added.
     """
     path = guest / OUTPUT
     content = path.read_bytes() if path.is_file() else b""
     _, newline, rest = content.partition(b"\n")
     if len(content) >= LONGEST_OUTPUT and newline and rest:
         content = rest
-    text = _FROM_EMULATOR.sub("", content.decode("utf-8", "backslashreplace"))
-    return "\n".join(text.rstrip().splitlines()[-SHOWN_LINES:])
+    return _FROM_EMULATOR.sub("", content.decode("utf-8", "backslashreplace"))
+
+
+def read_output(guest: Path) -> str:
+    """The last lines of that, up to 20."""
+    return "\n".join(read_said(guest).rstrip().splitlines()[-SHOWN_LINES:])
 
 
 _FROM_EMULATOR = re.compile(r"qemu: uncaught target signal \d+ \([^)\n]*\) - core dumped\n?|\x1b\[[0-9;]*m")

@@ -66,5 +66,11 @@ def _short(function: str) -> str:
 
 
 def last_line(output: str) -> str:
-    """The last line that says something; empty if none does."""
+    """The last line that says something; empty if none does. Below a panic of Go it is the panic's, not its stack's."""
+    if _GO_STACK.search(output) and (panics := _GO_PANIC.findall(output)):
+        return str(panics[-1]).strip()
     return next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
+
+
+_GO_STACK = re.compile(r"^goroutine \d+ .*:$", re.MULTILINE)
+_GO_PANIC = re.compile(r"^(?:panic|fatal error): .*$", re.MULTILINE)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from harness.core.target_model import Target, Toolchain
 
 SUITE = "bookworm"
+RUNTIME = ("libatomic1", "libc6", "libgcc-s1", "libstdc++6")
+"""The libraries that a compiler links programs with unasked: the root folder replaces the compiler's."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9.+-]+")
 """Debian Policy 5.6.7."""
 
@@ -37,7 +39,7 @@ def library_root(
     Raises UsageError for a target that Debian has no packages for in the cross compiler's suite, and for a package that
     the suite lacks; InfrastructureError without apt or the network.
     """
-    wanted = sorted(set(names))
+    wanted = sorted({*names})
     if odd := next((name for name in wanted if not _NAME.fullmatch(name)), ""):
         raise UsageError(f"'{odd}' names no package", where="--with", remedy="name one of Debian, such as zlib1g-dev")
     architecture = debian_architecture(toolchain, target)
@@ -63,7 +65,7 @@ def library_root(
         with progress.stage("fetch", f"fetching {what}, with what they need"):
             with cache.lock(f"apt-{SUITE}-{architecture}"):
                 apt = Apt(cache.path("apt", f"{SUITE}-{architecture}"), SUITE, architecture)
-                result = apt.fetch_with_dependencies(wanted, downloads)
+                result = apt.fetch_with_dependencies([*wanted, *RUNTIME], downloads)
             files = sorted(downloads.glob("*.deb"))
             if result.code != 0 or not files:
                 raise UsageError(
@@ -78,7 +80,7 @@ def library_root(
         shutil.rmtree(downloads)
         close_root(root)
 
-    return cache.folder("packages", f"{SUITE}-{architecture}-with-{key_of(wanted)}", unpack) / ROOT_FOLDER
+    return cache.folder("packages", f"{SUITE}-{architecture}-with-{key_of([*wanted, *RUNTIME])}", unpack) / ROOT_FOLDER
 
 
 ROOT_FOLDER = "root"

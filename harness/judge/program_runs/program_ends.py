@@ -38,7 +38,7 @@ LONGEST_NAME = 60
 def from_crash(run: RunRecord, record: CellRecord, guest: Path, end: ProcessEnd, test: TestEvent | None) -> Sighting:
     """The sighting of a program that died of a signal without a fault record, for example by abort()."""
     name = fault_log.signal_name(end.signal)
-    program, said = _name(guest), program_launch.read_output(guest)
+    program, said = _name(guest), program_launch.read_said(guest)
     frames, is_named = _stack(run, record, guest, end.pid, said)
     function = frames[0].function if frames else NAMELESS
     where = f" in {function}" if function != NAMELESS else ""
@@ -67,11 +67,11 @@ def from_failure(
     run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent, test: TestEvent | None
 ) -> Sighting:
     """The sighting of a program whose status, or a signal that another process sent, is why its command failed."""
-    program, said = _name(guest), program_launch.read_output(guest)
+    program, said = _name(guest), program_launch.read_said(guest)
     status = event.detail.rpartition(" ")[2]
     frames, _ = _stack(run, record, guest, event.pid, said)
-    if event.detail.startswith("exited") and not frames:
-        frames = _main(run, record, guest)
+    if event.detail.startswith("exited") and not (frames and frames[0].line):
+        frames = _main(run, record, guest, event.pid) or frames
     return _ended(
         run,
         record,
@@ -146,7 +146,9 @@ def _stack(run: RunRecord, record: CellRecord, guest: Path, pid: int, said: str)
     own = list(itertools.takewhile(lambda frame: frame.function not in _BEFORE_MAIN, of_caller(frames)[0]))
     named = _named_place(table, said)
     if named is None:
-        return (own if own and own[0].origin == PROGRAM else []), False
+        # A program that contains its C library has no lines of that.
+        lined = list(itertools.dropwhile(lambda frame: not frame.line, own)) or own
+        return (lined if lined and lined[0].origin == PROGRAM else []), False
     around = next((number for number, frame in enumerate(frames) if frame.function == named.function), None)
     return [named, *(frames[around + 1 :] if around is not None else [])], True
 
@@ -164,14 +166,19 @@ def _named_place(table: Symbols, said: str) -> Frame | None:
     return placed if placed is not None and placed.function != NAMELESS else None
 
 
-def _main(run: RunRecord, record: CellRecord, guest: Path) -> list[Frame]:
-    """The function main() of a program that exited, if it is known where that was: nothing of its own code called
-    exit().
-    """
+def _main(run: RunRecord, record: CellRecord, guest: Path, pid: int) -> list[Frame]:
+    """The function main() of a program that exited, if the stack shows that what had called main() called exit()."""
     table = symbols_of(run, record, guest)
-    is_known = bool(stored_run.read_fault_log(guest / fault_log.NAME).lasts)
-    main = table.function("main") if is_known else None
+    last = stored_run.read_fault_log(guest / fault_log.NAME).lasts.get(pid)
+    frames = table.backtrace(last, run.machines[record.target].emulator.qemu) if last is not None else []
+    if not any(frame.function.startswith(_CALLS_MAIN) for frame in frames):
+        # The dynamic loader exits, too, if it does not find a library.
+        return []
+    main = table.function("main")
     return [main] if main is not None else []
+
+
+_CALLS_MAIN = "__libc_start_main"
 
 
 def _command_in_id(guest: Path, program: str) -> str:

@@ -21,7 +21,8 @@ STAGE, TESTING = "stage", "testing"
 """Files beside the tree: one names the current stage of the script, and the other's time is the start of the tests."""
 DONE = "done"
 STAGES = {
-    "configure": "the package could not be configured for the target, and its tests did not run",
+    "configure": "the package could not be configured for the target, and its tests did not run; "
+    "--with PACKAGE fetches a library of the target, and --configure OPTION may do without one",
     "build": "the package does not build for the target, and its tests did not run",
     "test": "the package's tests failed",
     "untested": "the package's makefile has neither a goal `check` nor a goal `test`",

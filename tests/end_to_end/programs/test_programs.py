@@ -1072,6 +1072,13 @@ def test_a_program_that_no_instruction_ends_is_placed_where_it_ended(tmp_path: P
     stack = [(frame["function"], frame["line"]) for frame in assertion["witnesses"][0]["backtrace"]]
     assert stack[:2] == [("check_sum", line_of("assert(sum == 3)")), ("main", line_of("check_sum(argc);"))]
     assert stack[-1][0] == "_start"
+    # The dynamic loader exits here, and not main().
+    script = (
+        'echo "int v;" >v.c; "$CC" -shared -o libv.so v.c; "$CC" -Wl,--no-as-needed -o needs odd.c -L. -lv -pthread'
+    )
+    (tmp_path / "odd.c").write_text(SOURCE, "utf-8")
+    code, found = executed(tmp_path, "armv5", ["sh", "-c", f"{script}; rm libv.so; ./needs"])
+    assert [(one["id"], one["line"]) for one in found["findings"]] == [("exit-needs-127", 0)]
     code, found = executed(tmp_path, "armv5", ["timeout", "1", "./odd", "wait"])
     (finding,) = found["findings"]
     assert (finding["title"], finding["line"]) == ("odd was killed by SIGTERM", line_of("pause();"))

@@ -72,3 +72,4 @@ def test_other_output_names_no_place(output: str) -> None:
 def test_the_last_line_that_says_something_is_the_message() -> None:
     assert last_line("first\n  second \n\n") == "second"
     assert last_line("\n") == ""
+    assert last_line(GO.replace("exit status 2\n", "")) == "panic: runtime error: index out of range [5] with length 3"

@@ -193,3 +193,10 @@ def test_every_build_system_looks_for_libraries_in_the_root_folder(
     assert f"sys_root = '{root}'" in Path(made["MESON_CROSS_FILE"]).read_text("utf-8")
     for name in ("CC", "CMAKE_TOOLCHAIN_FILE", "MESON_CROSS_FILE"):
         assert str(root) not in Path(usual[name]).read_text("utf-8")
+
+
+def test_a_long_output_is_read_for_places_and_shown_by_its_last_lines(tmp_path: Path) -> None:
+    lines = ["thread 'main' panicked at src/main.rs:4:5:", *map(str, range(30))]
+    (tmp_path / program_launch.OUTPUT).write_text("\n".join(lines) + "\n", "utf-8")
+    assert program_launch.read_said(tmp_path).splitlines() == lines
+    assert program_launch.read_output(tmp_path).splitlines() == lines[-20:]

@@ -151,7 +151,7 @@ def observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end: 
         ),
         faults=faults,
         reports=[],
-        assertion=asserted_place("\n".join(map(program_launch.read_output, guests))),
+        assertion=asserted_place("\n".join(map(program_launch.read_said, guests))),
     )
 
 
