@@ -15,6 +15,7 @@ from rich.console import Console
 from harness.cli.invocation import runnable
 from harness.core import json_codec
 from harness.core.ci_streams import in_json, write_commands
+from harness.core.untrusted_text import visible_json
 from harness.judge.reproducer import stored_at
 from harness.report import finding_list, terminal
 from harness.report.formats import registry as formats
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Any) -> None:
-    """Print the document of `--json`. If standard output is not UTF-8, it is printed as ASCII without loss."""
-    text = in_json(json_codec.pretty(value).decode())
+    """Print the document of `--json`, in which invisible characters are escapes. If standard output is not UTF-8, it is
+    printed as ASCII without loss.
+    """
+    text = in_json(visible_json(json_codec.pretty(value).decode()))
     is_utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
     click.echo(text if is_utf8 else _in_ascii(text), nl=False)
 

@@ -2,6 +2,7 @@
 
 PlumblineError                       exit
 ├── UsageError                       4   the command line or a TOML file is wrong
+│   └── RefusedTreeError             4   a server's source tree is
 ├── NothingSelectedError             5   the selection is empty
 ├── InconclusiveError                6   the evidence is damaged or missing: no verdict is possible
 └── InfrastructureError              7   the host lacks something: a tool, the network, disk space
@@ -58,6 +59,10 @@ class UsageError(PlumblineError):
     """The command line or a TOML file names something that does not exist or is impossible."""
 
     exit_code = ExitCode.USAGE
+
+
+class RefusedTreeError(UsageError):
+    """A server's source tree contains what no build may use. Another commit may not."""
 
 
 class NothingSelectedError(PlumblineError):

@@ -14,7 +14,7 @@ import msgspec
 from harness.build.sources.tree_features import abilities_of, age_of, is_development
 from harness.build.sources.tree_files import copy_at_rest, digest_of, source_files
 from harness.core.digests import key_of
-from harness.core.errors import UsageError
+from harness.core.errors import RefusedTreeError, UsageError
 from harness.core.model import SourceTree
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _MADE = re.compile(r"^src/(commands|fmtargs)\.[^/]*$")
 """Sources that a release contains, and rebuilds if the files from which they are generated are newer."""
 _LATER_NS = 1000
 """Any file system distinguishes times that differ by this many nanoseconds."""
+_VERSION = r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,4}"
 OLDEST = (2, 8)
 """The oldest Redis that current compilers build with the recipe of harness.build.server_build."""
 
@@ -38,11 +39,14 @@ OLDEST = (2, 8)
 def open_tree(path: Path, *, name: str = "", digest: str = "") -> SourceTree:
     """Recognise a Redis or Valkey tree. A digest that is already known (a release's) is not computed again.
 
-    Raises UsageError when the folder is not such a tree, or it is a release older than 2.8.
+    Raises UsageError when the folder is not such a tree, and RefusedTreeError if another commit may be: this one is a
+    release older than 2.8, or has no version or links out.
     """
     header = path / "src" / "version.h"
     if not path.is_dir() or not header.is_file():
-        raise UsageError(
+        # In a checkout, another commit may have the file.
+        kind = RefusedTreeError if (path / ".git").exists() else UsageError
+        raise kind(
             "not a Redis or Valkey source tree",
             where=str(path),
             because="it has no src/version.h" if path.is_dir() else "there is no such folder",
@@ -51,7 +55,7 @@ def open_tree(path: Path, *, name: str = "", digest: str = "") -> SourceTree:
     text = header.read_text("utf-8", "replace")
     family: Literal["redis", "valkey"]
     for macro, family in _MACROS:
-        match = re.search(rf'^#define\s+{macro}\s+"([0-9.]+)', text, re.MULTILINE)
+        match = re.search(rf'^#define\s+{macro}\s+"({_VERSION})["-]', text, re.MULTILINE)
         if match is None:
             continue
         abilities = abilities_of(path)
@@ -61,7 +65,7 @@ def open_tree(path: Path, *, name: str = "", digest: str = "") -> SourceTree:
             # Development trees have had such numbers since 2015, so a command that was not found is not too old a tree.
             version = max(version, OLDEST)
         elif family == "redis" and version < OLDEST:
-            raise UsageError(f"{match[1]} is older than {_dotted(OLDEST)}", where=str(header))
+            raise RefusedTreeError(f"{match[1]} is older than {_dotted(OLDEST)}", where=str(header))
         files = "" if digest else digest_of(path)
         return SourceTree(
             name=name or f"{path.resolve().name}",
@@ -73,7 +77,8 @@ def open_tree(path: Path, *, name: str = "", digest: str = "") -> SourceTree:
             abilities=abilities,
             development=f"a development tree ({match[1]}), treated as {_dotted(version)} because of {by}" if by else "",
         )
-    raise UsageError("the version cannot be read", where=str(header), because="no REDIS_VERSION or VALKEY_VERSION")
+    because = "no REDIS_VERSION or VALKEY_VERSION with numbers"
+    raise RefusedTreeError("the version cannot be read", where=str(header), because=because)
 
 
 def with_newer(tree: SourceTree, files: Sequence[str]) -> SourceTree:

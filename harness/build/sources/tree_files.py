@@ -18,7 +18,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.core.errors import InfrastructureError, UsageError
+from harness.core.errors import InfrastructureError, RefusedTreeError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,8 +59,9 @@ class TreeEntry(NamedTuple):
 def entries_of(tree: Path) -> Iterator[TreeEntry]:
     """The tree's sources in a fixed order, without products of earlier builds.
 
-    Raises UsageError when links out of the tree lead to more than MOST_BEHIND_LINKS files and folders, to a folder that
-    contains the tree, or neither to its repository nor below /usr; and for paths that exceed DEEPEST or LONGEST_BYTES.
+    Raises RefusedTreeError when links out of the tree lead to more than MOST_BEHIND_LINKS files and folders, to a
+    folder that contains the tree, or neither to its repository nor below /usr; and for paths that exceed DEEPEST or
+    LONGEST_BYTES.
     """
     yield from _walk(tree, Path(), [(Path(os.path.realpath(tree)), Path())], itertools.count(1))
 
@@ -70,7 +71,7 @@ def _walk(folder: Path, place: Path, roots: list[tuple[Path, Path]], behind: Ite
     counts what links out of the tree lead to.
     """
     if len(place.parts) > DEEPEST or len(os.fsencode(place)) > LONGEST_BYTES:
-        raise UsageError(
+        raise RefusedTreeError(
             f"the tree has folders deeper than {DEEPEST} levels or {LONGEST_BYTES} bytes",
             where=str(folder)[:SHOWN_CHARACTERS] + "…",
             because="the system cannot name the files of their copy",
@@ -99,7 +100,7 @@ def _walk(folder: Path, place: Path, roots: list[tuple[Path, Path]], behind: Ite
 
 def _refuse_too_many(number: int, path: Path) -> None:
     if number > MOST_BEHIND_LINKS:
-        raise UsageError(
+        raise RefusedTreeError(
             f"links out of the tree lead to more than {MOST_BEHIND_LINKS} files and folders",
             where=str(path),
             because="they would have to be copied, because the build may use them",
@@ -123,14 +124,14 @@ def _behind(path: Path, place: Path, roots: list[tuple[Path, Path]], behind: Ite
             yield TreeEntry(place, path, os.path.relpath(inside, Path("/") / place.parent))
             return
     if roots[0][0].is_relative_to(real):
-        raise UsageError(
+        raise RefusedTreeError(
             "a link of the tree leads to a folder that contains the tree",
             where=f"{path} -> {real}",
             because="what links out of a tree lead to is copied with it, since a build may use it",
             remedy="remove the link",
         )
     if not _is_shared(real, roots[0][0]):
-        raise UsageError(
+        raise RefusedTreeError(
             "a link of the tree leads out of it and of its repository",
             where=f"{path} -> {real}",
             because="a build and a report of a stranger's tree would contain files of yours",
@@ -187,7 +188,7 @@ class SourceFile(NamedTuple):
 
 
 def read_sources(tree: Path) -> Iterator[SourceFile]:
-    """The tree's sources in a fixed order. Raises UsageError for an unreadable file."""
+    """The tree's sources in a fixed order. Raises RefusedTreeError for an unreadable file."""
     for entry in entries_of(tree):
         if (read := _read(entry)) is not None:
             yield SourceFile(entry, *read)
@@ -196,7 +197,7 @@ def read_sources(tree: Path) -> Iterator[SourceFile]:
 def digest_of(tree: Path) -> str:
     """SHA-256 over the sources' names, contents and executable bits: uncommitted changes count.
 
-    Raises UsageError for an unreadable file.
+    Raises RefusedTreeError for an unreadable file.
     """
     return digest_of_sources(read_sources(tree))
 
@@ -212,7 +213,7 @@ def digest_of_sources(sources: Iterable[SourceFile]) -> str:
 def copy_tree(tree: Path, destination: Path) -> str:
     """Copy the sources with times and modes, so that make sees the same state as for the user: the digest of the copy.
 
-    The digest covers the bytes that were written, even if the tree changes meanwhile. Raises UsageError for an
+    The digest covers the bytes that were written, even if the tree changes meanwhile. Raises RefusedTreeError for an
     unreadable file.
     """
     digest = hashlib.sha256()
@@ -301,7 +302,7 @@ def _read(entry: TreeEntry) -> tuple[bytes, bool] | None:
 
 def _refuse_too_large(size: int, path: Path) -> None:
     if size > LARGEST_BYTES:
-        raise UsageError(
+        raise RefusedTreeError(
             f"a file of the tree is larger than {LARGEST_BYTES >> 20} MB",
             where=str(path),
             because="it is copied and digested with the tree, since a build may use it",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Literal
 
-from harness.core.errors import ExitCode
+from harness.core.errors import ExitCode, RefusedTreeError
 from harness.core.model import Record
 from harness.workflows.replay.recurrence import Outcome  # noqa: TC001 - msgspec reads the annotations
 
@@ -37,11 +37,14 @@ SKIP_COMMIT, STOP_BISECTING = 125, 255
 def bisect_exit_code(run: Callable[[], Replay]) -> int:
     """Replay, and return the exit code for `git bisect run`.
 
-    A tree whose outcome is unknown is skipped. A problem of the host, such as a full disk, stops the bisection,
-    because it must not be blamed on a commit.
+    A tree whose outcome is unknown is skipped, and so is one that is refused. A problem of the host, such as a full
+    disk, stops the bisection, because it must not be blamed on a commit.
     """
     try:
         result = run()
+    except RefusedTreeError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - git shows it between its commits
+        return SKIP_COMMIT
     except Exception as error:  # noqa: BLE001 - no exception is a commit's fault
         problem = str(error) or type(error).__name__
     except KeyboardInterrupt:

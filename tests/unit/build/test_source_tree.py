@@ -12,7 +12,7 @@ import pytest
 from harness.build.sources.source_tree import open_tree, take, with_newer
 from harness.build.sources.tree_files import copy_at_rest, copy_tree, digest_of
 from harness.core.digests import key_of
-from harness.core.errors import InfrastructureError, UsageError
+from harness.core.errors import InfrastructureError, RefusedTreeError, UsageError
 from harness.judge.conclusion import folder_in_repository
 from tests.support import fakes
 
@@ -78,6 +78,22 @@ def test_a_header_without_a_version_is_refused(tmp_path: Path) -> None:
     path = fakes.server_tree(tmp_path / "tree", macro="OTHER_VERSION")
     with pytest.raises(UsageError, match="no REDIS_VERSION or VALKEY_VERSION"):
         open_tree(path)
+
+
+@pytest.mark.parametrize("version", ["7..0", ".", "7.", "1" * 5000, "7" + ".0" * 3000, ""])
+def test_a_version_that_is_no_number_is_refused(tmp_path: Path, version: str) -> None:
+    """Regression: a bug in Plumbline."""
+    with pytest.raises(RefusedTreeError, match="the version cannot be read"):
+        open_tree(fakes.server_tree(tmp_path / "tree", version=version))
+
+
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_only_a_checkout_may_have_a_server_in_another_commit(tmp_path: Path, is_checkout: bool) -> None:
+    """A bisection skips such a commit, and stops where a folder was named by mistake."""
+    fakes.write(tmp_path / (".git" if is_checkout else "src") / "HEAD", "")
+    with pytest.raises(UsageError) as caught:
+        open_tree(tmp_path)
+    assert isinstance(caught.value, RefusedTreeError) is is_checkout
 
 
 @pytest.mark.parametrize("version", ["2.6.17", "2.4.0", "1.2.6"])

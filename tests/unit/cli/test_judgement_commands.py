@@ -108,6 +108,15 @@ def test_a_bisection_stops_at_an_error_that_is_not_the_trees_fault(
     assert plumb("replay", stream, "--target", "armv5", "--bisect")[:2] == (255, "")
 
 
+def test_a_bisection_skips_a_tree_that_is_refused(plumb: Plumb, tmp_path: Path) -> None:
+    """Regression: one commit with a link out of the tree ended the bisection of a whole history."""
+    tree = fakes.server_tree(tmp_path / "tree", version="7.0.15")
+    (tree / "secret").symlink_to("/etc/passwd")
+    stream = fakes.write(tmp_path / "a.stream", "PING\n")
+    code, _, err = plumb("replay", stream, "--target", "armv5", "--server", tree, "--bisect")
+    assert (code, "leads out of it" in err) == (125, True), err
+
+
 def test_a_bisection_stops_without_its_reproducer(plumb: Plumb) -> None:
     code, _, err = plumb("replay", "absent.json", "--bisect")
     assert code == 255

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+from harness.cli import output
 from harness.core import json_codec
 from harness.judge.findings import Judgement
 from harness.record import run_folder
@@ -129,6 +130,16 @@ def test_what_a_reader_obeys_is_escaped_in_every_field_of_a_runs_record(folder: 
         judged = msgspec.structs.replace(judgements.judgement(), record=run_folder.read_run(folder).digest)
         for name in registry.FORMATS:
             harmless(name, registry.render(folder, judged, name), at)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_what_a_reader_obeys_is_escaped_in_what_commands_print(
+    as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Regression: `--json` printed C1 and bidirectional marks as they are, which the file findings.json escapes."""
+    for at, one in HOSTILE_ONES:
+        output.show(one, as_json=as_json)
+        harmless("json" if as_json else "terminal", capsys.readouterr().out, at)
 
 
 def test_json_keeps_the_content_of_each_text(folder: Path) -> None:
