@@ -188,6 +188,7 @@ def test_every_access_of_a_machine_is_compared(machine: SshMachine, tmp_path: Pa
 
 
 @LIKE_THE_HOST
+@pytest.mark.slow(instead="nothing: the release's own tests first run natively, which takes most of the time")
 def test_the_releases_own_tests_use_a_server_there(machine: SshMachine, tmp_path: Path) -> None:
     board = machine.write(tmp_path / "board.toml", under=[], target="x86_64")
     words = ["--suite", "upstream", "--test", "unit/bitops::BITCOUNT returns 0 against*", "--run", tmp_path / "run"]
