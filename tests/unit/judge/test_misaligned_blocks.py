@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Literal
 
+import hiredis.hiredis
 import pytest
 
 from harness.core.errors import ExitCode
 from harness.judge.misaligned_blocks import IDENTITY, misalignment_of
 from harness.judge.sightings.heap_accesses import memory_size
 from harness.report.misaligned_sites import sites
-from tests.support import fakes
 from tests.support.fakes import fault
 from tests.support.stored import StoredRun, concluded, entry
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("fake_symbols")
 
+POSITION_INDEPENDENT = hiredis.hiredis.__file__
+"""An ELF file whose memory begins at 0 and ends after the servers' mapping. That of Debian's own Python begins at
+0x400000, which is then added to each place.
+"""
 BLOCKS = tuple(0x40000004 + 8 * number * (number % 3 + 1) for number in range(40))
 """At 4 mod 8: some at 4 and some at 12 mod 16."""
 HEAP = 0x40000104
@@ -67,8 +71,7 @@ class Accesses:
         event: Literal["fault", "access"] = "fault",
     ) -> None:
         pc = self.run.place(target, function)
-        # A program whose memory ends after its mapping.
-        shutil.copy(fakes.PYTHON, self.run.binary(target))
+        shutil.copy(POSITION_INDEPENDENT, self.run.binary(target))
         for address in addresses:
             self._guests += 1
             record = fault(pc=pc, address=address, access_class="dword", access_bytes=size, event=event)
@@ -119,7 +122,7 @@ def test_an_audit_lists_each_function_of_the_finding(accesses: Accesses, tmp_pat
 def test_a_function_with_another_fault_keeps_its_own_finding(
     accesses: Accesses, tmp_path: Path, addresses: tuple[int, ...], size: int
 ) -> None:
-    assert memory_size(str(fakes.PYTHON)) > 0x104
+    assert memory_size(POSITION_INDEPENDENT) > 0x104
     accesses.at("zslInsert", HEAP)
     accesses.at("bitopCommand", *addresses, size=size)
     found = accesses.findings(tmp_path)
