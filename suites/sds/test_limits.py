@@ -4,17 +4,16 @@ each cell that the tests refuse to take from the machine's last; strings of 4 Gi
 
 from __future__ import annotations
 
-import fcntl
 from typing import TYPE_CHECKING
 
-import psutil  # type: ignore[import-untyped]
 import pytest
 from hiredis import ReplyError
 
 from harness.protocol import allowed_refusals
 from harness.protocol.command_stream import command
+from suites._shared import long_strings
+from suites._shared.long_strings import LARGEST
 from suites._shared.needs import require
-from suites._shared.paired_servers import PairedServers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,20 +21,10 @@ if TYPE_CHECKING:
     from harness.protocol.allowed_refusals import Release
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
+    from suites._shared.paired_servers import PairedServers
 
-LARGEST = 512 * 2**20
-"""Default limit of a string (proto-max-bulk-len)."""
 HEADER_LIMIT = 2**32
 """From this length on a string needs the 17-byte header, which 32-bit machines do not have."""
-PATIENCE = 30
-COPIES = 3
-"""While a string grows it can exist twice, and the other server has a copy too."""
-
-
-def _needs_memory(length: int) -> None:
-    available: int = psutil.virtual_memory().available
-    if available < COPIES * length:
-        pytest.skip(f"{COPIES * length >> 20} MiB of memory are needed, {available >> 20} are available")
 
 
 @pytest.mark.parametrize(
@@ -85,60 +74,16 @@ def test_ranges_beyond_32_bits_are_clamped(both: PairedServers, first: int, last
 @pytest.fixture
 def patient(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[PairedServers]:
     """Guest and oracle with enough time for gigabytes, emptied again afterwards."""
-    with (
-        guest.client(deadline_seconds=PATIENCE * guest.deadline_seconds) as guest_client,
-        oracle.client(deadline_seconds=PATIENCE * oracle.deadline_seconds) as oracle_client,
-    ):
-        pair = PairedServers(
-            guest_client, oracle_client, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier
-        )
-        pair.ask([["FLUSHALL"]])
+    with long_strings.patient(guest, oracle, cell) as pair:
         yield pair
-        pair.ask([["FLUSHALL"]])
 
 
-@pytest.fixture
-def half_a_gib(patient: PairedServers, cell: CellSpec) -> Iterator[PairedServers]:
-    """The same, for strings of half a GiB. Such tests of a run's targets run one at a time."""
-    if cell.tier == "quick":
-        pytest.skip("512 MiB in each server: only in the tier full")
-    cell.shared.mkdir(parents=True, exist_ok=True)
-    with (cell.shared / "half-a-gib").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield patient
-        patient.ask([["FLUSHALL"]])
-
-
-def test_the_longest_string_that_needs_no_configuration(half_a_gib: PairedServers) -> None:
-    _needs_memory(LARGEST)
+def test_the_longest_string_that_needs_no_configuration(patient: PairedServers, cell: CellSpec) -> None:
+    long_strings.need_memory(LARGEST)
     requests = [["SETBIT", "k", LARGEST * 8 - 1, 1], ["STRLEN", "k"], ["GETBIT", "k", LARGEST * 8 - 1]]
     requests += [["GETRANGE", "k", LARGEST - 3, -1], ["BITPOS", "k", 1], ["BITCOUNT", "k"], ["DEL", "k"]]
-    half_a_gib.expect(requests, [0, LARGEST, 1, b"\0\0\1", LARGEST * 8 - 1, 1, 1], "512 MiB")
-
-
-def test_numbers_of_bits_beyond_32_bits(half_a_gib: PairedServers) -> None:
-    """A string of half a GiB has 2^32 bits: offsets and counts of bits need more than the `size_t` of a 32-bit machine
-    (redis 6251c3e66, redis #9191).
-    """
-    _needs_memory(2 * LARGEST)
-    first, bits = 2**32, (LARGEST + 2) * 8
-    if half_a_gib.ask([["CONFIG", "SET", "proto-max-bulk-len", 2 * LARGEST]])[0] != b"OK":
-        pytest.skip("the server's longest string cannot be configured")
-    try:
-        if half_a_gib.ask([["SETBIT", "k", first + 11, 1]])[0] != 0:
-            pytest.skip("the server's bits end at 2^32, whatever its longest string")
-        what = "bits beyond 2^32"
-        half_a_gib.expect([["STRLEN", "k"], ["GETBIT", "k", 11]], [LARGEST + 2, 0], what)
-        half_a_gib.expect([["GETBIT", "k", first + 11], ["BITPOS", "k", 1]], [1, first + 11], what)
-        field = [["BITFIELD", "k", "GET", "u8", first + 8], ["BITFIELD", "k", "SET", "u8", first, 255]]
-        half_a_gib.expect(field, [[16], [0]], what)
-        counts = [["BITCOUNT", "k"], ["BITCOUNT", "k", LARGEST, -1], ["BITCOUNT", "k", 0, LARGEST - 1]]
-        half_a_gib.expect(counts, [9, 9, 0], what)
-        inverted = [["BITOP", "NOT", "n", "k"], ["BITCOUNT", "n"], ["BITPOS", "n", 0], ["GETRANGE", "n", -3, -1]]
-        half_a_gib.expect(inverted, [LARGEST + 2, bits - 9, first, b"\xff\0\xef"], what)
-        half_a_gib.expect([["BITPOS", "n", 0, LARGEST + 1], ["BITPOS", "n", 1, 3]], [first + 11, 24], what)
-    finally:
-        half_a_gib.ask([["FLUSHALL"], ["CONFIG", "SET", "proto-max-bulk-len", LARGEST]])
+    with long_strings.one_at_a_time(cell):
+        patient.expect(requests, [0, LARGEST, 1, b"\0\0\1", LARGEST * 8 - 1, 1, 1], "512 MiB")
 
 
 def test_a_table_whose_size_wraps_in_32_bits_is_refused(both: PairedServers, cell: CellSpec) -> None:
@@ -153,7 +98,7 @@ def test_a_table_whose_size_wraps_in_32_bits_is_refused(both: PairedServers, cel
 def test_a_string_behind_the_largest_header(patient: PairedServers, cell: CellSpec) -> None:
     if cell.tier != "thorough" or cell.runner.target.width_bits == 32:
         pytest.skip("4 GiB in each server: only in the thorough tier, on 64-bit targets")
-    _needs_memory(HEADER_LIMIT)
+    long_strings.need_memory(HEADER_LIMIT)
     if patient.ask([["CONFIG", "SET", "proto-max-bulk-len", 2 * HEADER_LIMIT]])[0] != b"OK":
         pytest.skip("the server's longest string cannot be configured")
     requests = [["SETRANGE", "k", HEADER_LIMIT + 3, "end"], ["STRLEN", "k"], ["GETRANGE", "k", -4, -1], ["DEL", "k"]]

@@ -10,7 +10,9 @@ import pytest
 
 from harness.protocol import allowed_refusals
 from harness.protocol.command_stream import command, line_of
+from suites._shared import long_strings
 from suites._shared.checksums import sealed
+from suites._shared.long_strings import LARGEST
 from suites._shared.needs import require
 from suites._shared.paired_servers import differing
 from suites.width import requests
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from harness.protocol.allowed_refusals import Release
     from harness.protocol.resp import Reply
     from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
     from suites._shared.paired_servers import PairedServers
 
 BATCH = 300
@@ -92,6 +95,32 @@ def test_a_set_bit_is_where_it_was_set_beyond_31_bits_of_offset(both: PairedServ
     last = (1 << 27) + 5
     both.expect([("GETBIT", "k", last), ("BITCOUNT", "k"), ("BITPOS", "k", 1)], [1, 1, last], "the same bit")
     both.expect([("GETBIT", "k", (1 << 32) - 1), ("DEL", "k")], [0, 1], "past the end")
+
+
+def test_numbers_of_bits_beyond_32_bits(guest: Guest, oracle: Guest, cell: CellSpec) -> None:
+    """A string of half a GiB has 2^32 bits: offsets and counts of bits need more than the `size_t` of a 32-bit machine
+    (redis 6251c3e66, redis #9191).
+    """
+    long_strings.need_memory(2 * LARGEST)
+    with long_strings.one_at_a_time(cell), long_strings.patient(guest, oracle, cell) as pair:
+        first, bits = 2**32, (LARGEST + 2) * 8
+        if pair.ask([["CONFIG", "SET", "proto-max-bulk-len", 2 * LARGEST]])[0] != b"OK":
+            pytest.skip("the server's longest string cannot be configured")
+        try:
+            if pair.ask([["SETBIT", "k", first + 11, 1]])[0] != 0:
+                pytest.skip("the server's bits end at 2^32, whatever its longest string")
+            what = "bits beyond 2^32"
+            pair.expect([["STRLEN", "k"], ["GETBIT", "k", 11]], [LARGEST + 2, 0], what)
+            pair.expect([["GETBIT", "k", first + 11], ["BITPOS", "k", 1]], [1, first + 11], what)
+            field = [["BITFIELD", "k", "GET", "u8", first + 8], ["BITFIELD", "k", "SET", "u8", first, 255]]
+            pair.expect(field, [[16], [0]], what)
+            counts = [["BITCOUNT", "k"], ["BITCOUNT", "k", LARGEST, -1], ["BITCOUNT", "k", 0, LARGEST - 1]]
+            pair.expect(counts, [9, 9, 0], what)
+            inverted = [["BITOP", "NOT", "n", "k"], ["BITCOUNT", "n"], ["BITPOS", "n", 0], ["GETRANGE", "n", -3, -1]]
+            pair.expect(inverted, [LARGEST + 2, bits - 9, first, b"\xff\0\xef"], what)
+            pair.expect([["BITPOS", "n", 0, LARGEST + 1], ["BITPOS", "n", 1, 3]], [first + 11, 24], what)
+        finally:
+            pair.ask([["FLUSHALL"], ["CONFIG", "SET", "proto-max-bulk-len", LARGEST]])
 
 
 def test_the_clock_is_the_hosts_in_seconds_and_microseconds(both: PairedServers) -> None:

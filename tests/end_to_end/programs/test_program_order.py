@@ -100,7 +100,8 @@ def finding_of(folder: Path) -> tuple[Finding, Reproducer]:
 def test_the_stores_that_the_queue_needs_in_order_are_named_and_replayed(tmp_path: Path) -> None:
     found, reproducer = finding_of(tmp_path)
     assert (found.id, found.kind) == ("order-crash-queue-SIGABRT", ORDER)
-    assert re.fullmatch(rf"queue was killed by SIGABRT: item \d+: the slot has \d+: {re.escape(PLACE)}", found.title)
+    words = r"queue was killed by SIGABRT in main: item \d+: the slot has \d+: "
+    assert re.fullmatch(words + re.escape(PLACE), found.title)
     place, rates = found.witnesses[0].overtakes[:2]
     assert place == PLACE
     assert re.fullmatch(
