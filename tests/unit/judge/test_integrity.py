@@ -286,6 +286,17 @@ def test_a_known_finding_does_not_excuse_that_nothing_passed(run: StoredRun, tmp
     assert (verdict, why) == ("UNKNOWN", "nothing passed: 1 tests failed; known: issue 3273")
 
 
+def a_fault_and_an_audit(run: StoredRun, *functions: str) -> None:
+    """Record a test that ended at a misaligned load, and passed in the audit, which recorded accesses in functions."""
+    a_fault(run)
+    audit = f"bitops/{run_folder.AUDIT}"
+    run.audited.add(("armv5", "bitops"))
+    run.test("armv5", audit, "test_bitop", guest="guest-1")
+    run.guest("armv5", audit, "guest-1", end="stopped")
+    for function in functions:
+        run.fault("armv5", audit, "guest-1", fault(pc=run.place("armv5", function), event="access"))
+
+
 @pytest.mark.parametrize(
     ("looked", "verdict", "why"),
     [
@@ -297,13 +308,7 @@ def test_a_known_finding_does_not_excuse_that_nothing_passed(run: StoredRun, tmp
 def test_tests_that_passed_in_an_audit_that_looked_count_if_a_known_finding_stops_all_servers(
     run: StoredRun, tmp_path: Path, looked: bool, verdict: str, why: str
 ) -> None:
-    a_fault(run)
-    audit = f"bitops/{run_folder.AUDIT}"
-    run.audited.add(("armv5", "bitops"))
-    run.test("armv5", audit, "test_bitop", guest="guest-1")
-    run.guest("armv5", audit, "guest-1", end="stopped")
-    if looked:
-        run.fault("armv5", audit, "guest-1", fault(pc=run.place("armv5", "bitopCommand"), event="access"))
+    a_fault_and_an_audit(run, *(["bitopCommand"] if looked else []))
     judgement, _ = concluded(tmp_path, run, KNOWN)
     (cell,) = [one for one in judgement.cells if one.suite == "bitops"]
     assert (cell.verdict, cell.reason) == (verdict, why)
@@ -314,13 +319,7 @@ def test_tests_that_passed_in_an_audit_that_looked_count_if_a_known_finding_stop
 def test_another_finding_of_the_audit_of_a_server_that_does_not_start_is_no_known_one(
     run: StoredRun, tmp_path: Path
 ) -> None:
-    a_fault(run)
-    audit = f"bitops/{run_folder.AUDIT}"
-    run.audited.add(("armv5", "bitops"))
-    run.test("armv5", audit, "test_bitop", guest="guest-1")
-    run.guest("armv5", audit, "guest-1", end="stopped")
-    for function in ("bitopCommand", "bitposCommand"):
-        run.fault("armv5", audit, "guest-1", fault(pc=run.place("armv5", function), event="access"))
+    a_fault_and_an_audit(run, "bitopCommand", "bitposCommand")
     assert verdict_of(run.finish(), tmp_path, KNOWN)[0] == "FAIL"
 
 
