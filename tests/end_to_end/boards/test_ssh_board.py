@@ -1,5 +1,8 @@
 """A machine that ssh reaches runs the suites: OpenSSH's server on loopback is the machine, and the emulator under which
 its programs run is its processor.
+
+The machine has a first process of its own, which adopts orphans. Otherwise the harness of the test would adopt the
+programs of a cut connection, and end them before they have cleaned up.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +42,17 @@ SSHD = shutil.which("sshd") or SSH_SERVER
 SECONDS = 30.0
 SEPARATION = Path("/run/sshd")
 """The empty folder that sshd needs as root (sshd(8)); the package's service makes it."""
+FIRST_PROCESS = """\
+import contextlib, os, subprocess, sys, time
+from harness.core.processes import process_tree
+process_tree.adopt_orphans()
+daemon = subprocess.Popen(sys.argv[1:])
+while True:
+    # Once the daemon and its children have ended, there is no child to wait for.
+    with contextlib.suppress(ChildProcessError):
+        os.wait()
+    time.sleep(0.01)
+"""
 
 
 @dataclass(frozen=True)
@@ -45,7 +60,8 @@ class SshMachine:
     """OpenSSH's server on a port of loopback, with keys of its own."""
 
     folder: Path
-    daemon: subprocess.Popen[bytes]
+    first: subprocess.Popen[bytes]
+    """The machine's first process, whose child is the daemon."""
 
     @property
     def login(self) -> list[str]:
@@ -68,6 +84,19 @@ class SshMachine:
             with contextlib.suppress(psutil.Error):
                 found += [" ".join(each.cmdline())] if there in " ".join(each.cmdline()) else []
         return found
+
+    def left_at_last(self) -> list[str]:
+        """What runs have left there, once nothing is left or the time is over."""
+        with contextlib.suppress(AssertionError):
+            until(lambda: not self.left())
+        return self.left()
+
+    def cut(self) -> None:
+        """Kill the daemon, and with it every connection. The programs that it has started learn that by themselves."""
+        with contextlib.suppress(psutil.Error):
+            for each in psutil.Process(self.first.pid).children(recursive=True):
+                if each.name().startswith("sshd"):
+                    each.send_signal(signal.SIGKILL)
 
 
 @pytest.fixture
@@ -92,14 +121,15 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshMachine]:
         "utf-8",
     )
     with (folder / "sshd.log").open("wb") as log:
-        # The harness ends processes of this one that it has not started.
-        daemon = process.start([SSHD, "-D", "-e", "-f", folder / "sshd_config"], output=log)
-    made = SshMachine(folder, daemon)
+        daemon = [SSHD, "-D", "-e", "-f", folder / "sshd_config"]
+        first = process.start([sys.executable, "-c", FIRST_PROCESS, *daemon], output=log)
+    made = SshMachine(folder, first)
     try:
         until(lambda: subprocess.run([*made.login, "true"], check=False, capture_output=True).returncode == 0)
         yield made
     finally:
-        process.kill_group(daemon)
+        made.cut()
+        process.kill_group(first)
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -107,14 +137,6 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)
-
-
-def cut(pid: int) -> None:
-    """Kill the daemon, and with it every connection."""
-    with contextlib.suppress(psutil.Error):
-        for each in [*psutil.Process(pid).children(recursive=True), psutil.Process(pid)]:
-            if each.name().startswith("sshd"):
-                each.send_signal(signal.SIGKILL)
 
 
 def emulator() -> list[str]:
@@ -148,13 +170,13 @@ def test_a_cut_connection_says_nothing_about_the_server_and_leaves_nothing_there
             assert client.command("SAVE") == b"OK"
         assert guest.read("dump.rdb").startswith(b"REDIS")
         server = psutil.Process(guest.pid)
-        cut(machine.daemon.pid)
+        machine.cut()
         with pytest.raises(InfrastructureError, match=r"was lost|has ended"):
             until(lambda: not guest.alive())
         with pytest.raises(InfrastructureError):
             guest.refuse_silence()
         until(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
-    until(lambda: machine.left() == [])
+    assert machine.left_at_last() == []
 
 
 def test_a_check_passes_on_a_sound_machine_and_is_unknown_on_one_that_is_gone(
@@ -165,7 +187,7 @@ def test_a_check_passes_on_a_sound_machine_and_is_unknown_on_one_that_is_gone(
     found = document(run(*words, "--run", tmp_path / "sound"))
     assert {cell["verdict"] for cell in found["cells"]} == {"PASS"}
     assert machine.left() == []
-    cut(machine.daemon.pid)
+    machine.cut()
     found = document(run(*words, "--run", tmp_path / "gone"))
     assert {cell["verdict"] for cell in found["cells"]} == {"UNKNOWN"}
     assert "the connection to the board was lost" in json.dumps(found["cells"])

@@ -35,6 +35,8 @@ NOTICED = {
 }
 """A rule -> the litmus test whose forbidden outcome is seen without it."""
 LATE_SECONDS = 300
+SEEDS = range(3, 23)
+"""Chance decides whether a run shows a broken rule. On a machine with two idle processors, half of them do."""
 REORDERED = [name for name in machines.REQUIRED if not memory_order.why_not(machines.CATALOG.targets[name])]
 OTHERS = [name for name in machines.OTHERS if not memory_order.why_not(machines.CATALOG.targets[name])]
 EXAMPLES = {"MP-32", "SB-32", "MP+release-32", "SB+sc", "CoWW-32"}
@@ -71,13 +73,13 @@ def test_the_host_s_order_is_stronger_than_the_model() -> None:
     assert litmus.times_seen(program_of("aarch64"), machines.runner("aarch64"), case, "", 20_000, 0) == 0
 
 
-def held(name: str, proof: str, folder: Path, *, without: str = "") -> str:
+def held(name: str, proof: str, folder: Path, *, without: str = "", seed: int = SEEDS[0]) -> str:
     """What a program says of a property that must hold whatever the order; its signal if it dies."""
     target, program = machines.CATALOG.targets[name], folder / "program"
     flags = [*toolchain.compiler_flags(target, "O2"), "-std=gnu11", "-pthread"]
     compiler = toolchain.tool(machines.toolchain_of(name), "gcc")
     subprocess.run([compiler, SOURCE, *flags, "-o", program], check=True, timeout=machines.COMPILE_SECONDS)
-    order = memory_order.emulator_option(memory_order.model_of(target), 3)
+    order = memory_order.emulator_option(memory_order.model_of(target), seed)
     order = ",".join([order, litmus.PAUSES, *([f"without={without}"] if without else [])])
     runner: Runner = msgspec.structs.replace(machines.runner(name), memory_order=order)
     ended = subprocess.run(
@@ -96,7 +98,7 @@ def test_a_program_keeps_what_every_order_has(tmp_path: Path, proof: str) -> Non
     [("mapping", "mappings"), ("membarrier", "membarrier"), machines.beyond("nudge", "spinning")],
 )
 def test_a_program_notices_that_a_rule_is_broken(tmp_path: Path, rule: str, proof: str) -> None:
-    assert held("aarch64", proof, tmp_path, without=rule) != "well"
+    assert any(held("aarch64", proof, tmp_path, without=rule, seed=seed) != "well" for seed in SEEDS)
 
 
 @pytest.mark.parametrize("word", ["stores=sorted", "depth=0", "depth=65", "without=nothing", "seed=x", "seed", ""])
