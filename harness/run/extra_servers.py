@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
     from harness.run.machines import OtherMachine
     from harness.run.server_process import Guest
-    from harness.run.servers.waits import Waits
+    from harness.run.servers.waits import BlockedError, Waits
 
 
 PROBE_SECONDS = 10.0
@@ -176,10 +176,7 @@ class StartGuest:
             guest.upstream, deadline_seconds=guest.runner.target.host_deadline_seconds(PROBE_SECONDS)
         ):
             return
-        had_its_time = self._waits.late_reply() is None
         guest.hung()
-        if guest.ended is not None and guest.ended.how == "hang" and not had_its_time:
-            guest.ended = ServerEnd("stopped", NO_TIME)
 
     def _ended(self, guest: Guest, test: str, outcome: cell_events.Outcome) -> cell_events.GuestEvent:
         if guest.evidence.has_fault_of(guest.first_pid, 0) or guest.reports_crash():
@@ -192,8 +189,8 @@ class StartGuest:
         ended_badly = ended_by_itself or (guest.ended is not None and guest.ended.stopping)
         if outcome == "failed" or ended_badly or guest.evidence.faults():
             requests, transcript = keep_transcript(guest)
-        if guest.ended is not None and guest.ended.how == "hang" and requests and requests[0].split():
-            self._waits.hung(requests[0].split()[0].upper(), certain=guest.had_a_processor)
+        if guest.ended is not None and guest.ended.how == "hang" and not guest.ended.stopping:
+            count_hang(guest, self._waits, requests)
         return msgspec.structs.replace(
             ended(guest, test),
             target=guest.runner.target.name if guest.folder.parent != self._cell.folder else "",
@@ -219,6 +216,21 @@ def ended(guest: Guest, test: str) -> cell_events.GuestEvent:
         left=guest.left,
         stopping=guest.ended is not None and guest.ended.stopping,
     )
+
+
+def count_hang(guest: Guest, waits: Waits, requests: Sequence[str], *, unrecorded: str = "") -> BlockedError | None:
+    """Remember the command at which a server hung: the first of the requests without an answer. `unrecorded`: what
+    stands for it where nothing records requests.
+
+    A server whose replies had only a fraction of their time has not hung. The result is why they had no more.
+    """
+    if (late := waits.late_reply()) is not None:
+        guest.ended = ServerEnd("stopped", NO_TIME)
+        return late
+    words = requests[0].split() if requests else []
+    if command := words[0].upper() if words else unrecorded:
+        waits.hung(command, certain=guest.had_a_processor)
+    return None
 
 
 def keep_transcript(guest: Guest) -> tuple[list[str], str]:

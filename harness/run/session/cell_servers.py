@@ -15,12 +15,11 @@ import msgspec
 
 from harness.core.target_model import ORACLE
 from harness.record import cell_events, fault_log, run_folder
-from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest, server_of
+from harness.run.extra_servers import StartGuest, count_hang, ended, keep_transcript, new_guest, server_of
 from harness.run.machines import other_machine
 from harness.run.server_process import StartError
-from harness.run.servers.endings import ServerEnd
 from harness.run.servers.probes import REPLY_SECONDS, addresses_of_values, answers_ping, processed_commands
-from harness.run.servers.waits import NO_TIME, WAITED, BlockedError, Waits
+from harness.run.servers.waits import WAITED, BlockedError, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -219,23 +218,14 @@ class CellServers:
             guest.hung()
         kept = keep_transcript(guest)
         if silent and guest.ended is not None and guest.ended.how == "hang":
-            self._count_hang(guest, kept[0])
+            # The fuzzer's clients record no requests.
+            late = count_hang(guest, self._waits, kept[0], unrecorded="the fuzzer's commands")
+            if late is not None:
+                self._current.blockers, self._current.doubt = late.blockers, str(late)
+                self._waits.blocked()
         if not guest.alive():
             self.retire()
         return kept
-
-    def _count_hang(self, guest: Guest, unanswered: list[str]) -> None:
-        """Remember the command at which a server hung, or that the present test gave it too little time to say so."""
-        late = self._waits.late_reply()
-        if late is not None:
-            guest.ended = ServerEnd("stopped", NO_TIME)
-            self._current.blockers, self._current.doubt = late.blockers, str(late)
-            self._waits.blocked()
-        else:
-            # The fuzzer's clients record no requests.
-            words = unanswered[0].split() if unanswered else []
-            command = words[0].upper() if words else "the fuzzer's commands"
-            self._waits.hung(command, certain=guest.had_a_processor)
 
     def late_reply(self) -> BlockedError | None:
         """Why a reply that does not come in the present test says nothing; None if it does."""
