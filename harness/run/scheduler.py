@@ -6,10 +6,10 @@ import contextlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from harness.core.model import Cell
 
@@ -20,21 +20,82 @@ IO_BOUND_PER_JOB = 2
 """I/O-bound cells per job: each of them takes a sixth of a processor, as measured with a cluster's nodes."""
 
 
-def side_by_side(
-    work: Iterable[Work], do: Callable[[Work], Done], *, io_bound: Callable[[Work], bool], jobs: int
-) -> list[Done]:
-    """Do every piece of work, starting in the given order, and return the results in that order.
+LONG_SECONDS = 30.0
+"""Work that takes longer should not begin last, when nothing is left that could run beside it."""
 
-    `jobs` CPU-bound pieces run at a time, and IO_BOUND_PER_JOB times as many I/O-bound ones beside them. Raises the
-    exception of the first piece that failed; pieces that have not started by then are cancelled.
+
+def side_by_side(
+    work: Iterable[Work],
+    do: Callable[[Work], Done],
+    *,
+    io_bound: Callable[[Work], bool],
+    jobs: int,
+    seconds: Callable[[Work], float] = lambda _: 0.0,
+) -> list[Done]:
+    """Do every piece of work, and return the results in the given order.
+
+    `jobs` CPU-bound pieces run at a time, and IO_BOUND_PER_JOB times as many I/O-bound ones beside them. They start in
+    the given order, except that the longest CPU-bound ones start first, on all jobs but one. `seconds`: how long a
+    piece takes, as far as that is known by now. Raises the exception of the first piece that failed; pieces that have
+    not started by then are cancelled.
     """
+    pieces = list(work)
+    waiting_ones = {number: piece for number, piece in enumerate(pieces) if io_bound(piece)}
+    queue = _Queue({number: piece for number, piece in enumerate(pieces) if number not in waiting_ones}, seconds, jobs)
+    done: dict[int, Done] = {}
+
+    def do_next() -> None:
+        with queue.taken() as number:
+            done[number] = do(pieces[number])
+
+    def do_waiting(number: int) -> None:
+        done[number] = do(pieces[number])
+
     with ThreadPoolExecutor(jobs) as busy, ThreadPoolExecutor(IO_BOUND_PER_JOB * jobs) as waiting:
-        futures = [(waiting if io_bound(piece) else busy).submit(do, piece) for piece in work]
+        futures = [
+            waiting.submit(do_waiting, number) if number in waiting_ones else busy.submit(do_next)
+            for number in range(len(pieces))
+        ]
         try:
-            return [future.result() for future in futures]
+            for future in futures:
+                future.result()
         finally:
             for future in futures:
                 future.cancel()
+    return [done[number] for number in range(len(pieces))]
+
+
+class _Queue(Generic[Work]):
+    """The CPU-bound pieces that have not started."""
+
+    def __init__(self, left: dict[int, Work], seconds: Callable[[Work], float], jobs: int) -> None:
+        self._left = left
+        self._seconds = seconds
+        self._most_long = max(jobs - 1, 1)
+        self._long = 0
+        """How many long pieces run."""
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[int]:
+        """The number of the piece to do next, while it is done."""
+        with self._lock:
+            seconds = {number: self._seconds(piece) for number, piece in self._left.items()}
+            number = self._next(seconds)
+            is_long = seconds[number] >= LONG_SECONDS
+            del self._left[number]
+            self._long += is_long
+        try:
+            yield number
+        finally:
+            with self._lock:
+                self._long -= is_long
+
+    def _next(self, seconds: Mapping[int, float]) -> int:
+        longest = max(seconds, key=lambda number: seconds[number])
+        if seconds[longest] >= LONG_SECONDS and self._long < self._most_long:
+            return longest
+        return next((number for number, each in seconds.items() if each < LONG_SECONDS), longest)
 
 
 class CellCount:

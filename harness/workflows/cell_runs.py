@@ -8,6 +8,7 @@ times: what the host does as well is no fault of the target. harness.judge.opini
 from __future__ import annotations
 
 import functools
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,8 @@ class CellRuns:
         self._store = store
         self._failed_cell = ""
         self._shared = SharedHostRuns()
+        self._seconds: dict[str, float] = {}
+        """Suite -> how long its last cell took."""
 
     def run(self, cells: Sequence[Cell], count: CellCount) -> list[CellRecord]:
         """Run cells, several at a time. Raises InfrastructureError if what they run was damaged meanwhile."""
@@ -88,8 +91,10 @@ class CellRuns:
             if self._failed_cell and cell.suite != CANARY_SUITE:
                 why = f"a test of {self._failed_cell} failed before"
                 return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
+            began = time.monotonic()
             with count.running(cell):
                 record = self._run_cell(cell)
+            self._seconds[cell.suite] = time.monotonic() - began
             if record.status == TESTS_FAILED:
                 count.add_failed()
                 if self._one_failure:
@@ -103,7 +108,11 @@ class CellRuns:
             is_elsewhere = self._prepared.targets[cell.target].target.emulator.is_elsewhere
             return self._bench.catalog.suites[cell.suite].io_bound and not is_elsewhere
 
-        return side_by_side(cells, run, io_bound=io_bound, jobs=jobs_of(self._bench, self._request))
+        def seconds(cell: Cell) -> float:
+            return self._seconds.get(cell.suite, 0.0)
+
+        jobs = jobs_of(self._bench, self._request)
+        return side_by_side(cells, run, io_bound=io_bound, jobs=jobs, seconds=seconds)
 
     def _run_cell(self, cell: Cell) -> CellRecord:
         specs = self._specs
@@ -151,10 +160,18 @@ class CellRuns:
         native = msgspec.structs.replace(native, exactly=preceded_tests(cell, others))
         if not native.exactly:
             return []
-        first, second = (run_folder.host_folder(cell, HOST_RUNS + number) for number in (1, 2))
-        ended = [self._again(native, first)]
-        if any(event.name in others and event.outcome == "failed" for event in _tests(first / event_log.NAME)):
-            ended.append(self._again(native, second))
+
+        def folder_of(number: int) -> Path:
+            return run_folder.host_folder(cell, HOST_RUNS + number)
+
+        def ask() -> list[HostRun]:
+            first, second = folder_of(1), folder_of(2)
+            ended = [self._again(native, first)]
+            if any(event.name in others and event.outcome == "failed" for event in _tests(first / event_log.NAME)):
+                ended.append(self._again(native, second))
+            return ended
+
+        ended = self._shared.preceded_runs(native, others, folder_of, ask)
         return (
             [] if any(one.problem for one in ended) else [msgspec.structs.replace(one, preceded=True) for one in ended]
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from harness.record.run_record import HostRun
     from harness.run.cell_spec import CellSpec
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class _HostAnswers(msgspec.Struct, frozen=True):
     spec: CellSpec
-    """What ran, without its tests and its folders."""
+    """What ran, without its folders; without its tests, too, if their order does not matter."""
     tests: frozenset[str]
     folders: list[Path]
     runs: list[HostRun]
@@ -39,10 +39,30 @@ class SharedHostRuns:
         """The runs of another cell that has asked for all of a specification's tests, with a copy of their evidence;
         otherwise what `ask` runs. One cell of a suite asks at a time: the next may need no runs of its own.
         """
-        bare, tests = _bare(spec), frozenset(spec.exactly or ())
-        with self._locks[spec.suite]:
+        bare, tests = _bare(msgspec.structs.replace(spec, exactly=None)), frozenset(spec.exactly or ())
+        return self._answered(bare, lambda answered: answered >= tests, tests, folder_of, ask)
+
+    def preceded_runs(
+        self,
+        spec: CellSpec,
+        failed: Collection[str],
+        folder_of: Callable[[int], Path],
+        ask: Callable[[], list[HostRun]],
+    ) -> list[HostRun]:
+        """The same for failed tests behind those that precede them, which are part of what was asked."""
+        return self._answered(_bare(spec), frozenset(failed).__eq__, frozenset(failed), folder_of, ask)
+
+    def _answered(
+        self,
+        bare: CellSpec,
+        is_enough: Callable[[frozenset[str]], bool],
+        tests: frozenset[str],
+        folder_of: Callable[[int], Path],
+        ask: Callable[[], list[HostRun]],
+    ) -> list[HostRun]:
+        with self._locks[bare.suite]:
             for answers in self._asked:
-                if answers.spec == bare and answers.tests >= tests:
+                if answers.spec == bare and is_enough(answers.tests):
                     for number, folder in enumerate(answers.folders, 1):
                         shutil.copytree(folder, folder_of(number), symlinks=True)
                     return answers.runs
@@ -55,4 +75,4 @@ class SharedHostRuns:
 
 def _bare(spec: CellSpec) -> CellSpec:
     nowhere = Path()
-    return msgspec.structs.replace(spec, exactly=None, without=[], folder=nowhere, shared=nowhere)
+    return msgspec.structs.replace(spec, without=[], folder=nowhere, shared=nowhere)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core.model import Cell
-from harness.run.scheduler import IO_BOUND_PER_JOB, CellCount, side_by_side
+from harness.run.scheduler import IO_BOUND_PER_JOB, LONG_SECONDS, CellCount, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +65,31 @@ def test_as_many_cells_compute_as_there_are_jobs_while_others_wait() -> None:
 def test_results_are_in_the_order_of_the_work(waits: Callable[[str], bool]) -> None:
     work = [f"{kind} {number}" for number in range(5) for kind in ("calculates", "waits")]
     assert side_by_side(work, str.upper, io_bound=waits, jobs=3) == [name.upper() for name in work]
+
+
+def test_what_takes_long_starts_first_as_soon_as_that_is_known_and_leaves_one_job_to_the_rest() -> None:
+    jobs = 3
+    work = ["long 0", *(f"short {number}" for number in range(6)), "long 1", "long 2", "long 3"]
+    known: dict[str, float] = {}
+    begun: list[str] = []
+    all_short, lock = threading.Event(), threading.Lock()
+
+    def do(name: str) -> None:
+        with lock:
+            begun.append(name)
+            last = sum(each.startswith("short") for each in begun) == 6
+        if last:
+            all_short.set()
+        if name == "long 0":
+            known["long"] = LONG_SECONDS
+        elif name.startswith("long"):
+            # So it is still running while the last short one starts.
+            assert all_short.wait(SECONDS)
+
+    side_by_side(work, do, io_bound=is_waiting, jobs=jobs, seconds=lambda name: known.get(name.partition(" ")[0], 0.0))
+    longs = [name for name in begun if name.startswith("long")]
+    assert longs == ["long 0", "long 1", "long 2", "long 3"]
+    assert begun.index("long 2") < begun.index("short 5") < begun.index("long 3")
 
 
 def test_after_a_failure_no_work_starts() -> None:

@@ -72,3 +72,28 @@ def test_runs_without_a_result_serve_no_other_cell(tmp_path: Path) -> None:
     assert shared.runs(spec, folder_of, lambda: late) == late
     assert shared.runs(spec, folder_of, nothing) == []
     assert shared.runs(spec, functools.partial(host_folder, tmp_path / "armv6"), nothing) == []
+
+
+@pytest.mark.parametrize(
+    ("tests", "failed", "are_shared"),
+    [
+        (["a", "b", "c"], ["c"], True),
+        (["b", "a", "c"], ["c"], False),
+        (["a", "c"], ["c"], False),
+        (["a", "b", "c"], ["b", "c"], False),
+    ],
+    ids=["the same", "another order", "fewer before", "more that failed"],
+)
+def test_runs_of_preceded_tests_serve_cells_with_the_same_tests_in_the_same_order(
+    tmp_path: Path, tests: list[str], failed: list[str], are_shared: bool
+) -> None:
+    shared = SharedHostRuns()
+    of_one, of_other = (functools.partial(host_folder, tmp_path / name) for name in ("armv5", "armv6"))
+    for number in (1, 2):
+        fakes.write(of_one(number) / "events.jsonl", f"run {number}\n")
+    before = spec_of(tmp_path / "armv5", ["a", "b", "c"])
+    assert shared.preceded_runs(before, ["c"], of_one, lambda: RUNS) == RUNS
+    assert shared.runs(before, functools.partial(host_folder, tmp_path / "alone"), nothing) == []
+    found = shared.preceded_runs(spec_of(tmp_path / "armv6", tests), failed, of_other, nothing)
+    assert found == (RUNS if are_shared else [])
+    assert of_other(1).exists() == are_shared
