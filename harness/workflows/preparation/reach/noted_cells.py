@@ -90,7 +90,8 @@ class NotedCells:
         whose code is known.
         """
         suite = self._run.suite(cell)
-        alone = not (suite.tls or suite.tests_of or suite.multi_target_tier)
+        tested = [suite, *(self._run.bench.catalog.suites[name] for name in suite.tests_of)]
+        alone = not any(one.tls or one.multi_target_tier for one in tested)
         return alone and (self._codes.native is not None or not self._run.compares(cell))
 
     def _programs_beside(self, cell: Cell) -> list[Path]:
