@@ -121,7 +121,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshMachine]:
         "utf-8",
     )
     with (folder / "sshd.log").open("wb") as log:
-        daemon = [SSHD, "-D", "-e", "-f", folder / "sshd_config"]
+        daemon = [SSHD, "-D", "-e", "-f", str(folder / "sshd_config")]
         first = process.start([sys.executable, "-c", FIRST_PROCESS, *daemon], output=log)
     made = SshMachine(folder, first)
     try:
