@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.option("--explain", is_flag=True, help="List the suites of each changed file with the reason; run nothing.")
+@options.time("Start no suite after this time, such as 5m, and end those that run: their verdict is UNKNOWN.")
 @options.warnings
 @options.everywhere
 @options.cflags
@@ -82,6 +84,7 @@ def premerge(
     base_name: str,
     all_tests: bool,
     explain: bool,
+    limit_seconds: float | None,
     warnings: CompilerWarnings,
     everywhere: Everywhere,
     cflags: tuple[str, ...],
@@ -125,7 +128,8 @@ def premerge(
         seed=planned.seed,
         parent=parent,
     )
-    work = functools.partial(premerge_check.run, premerge=planned, all_tests=all_tests)
+    seconds = math.inf if limit_seconds is None else limit_seconds
+    work = functools.partial(premerge_check.run, premerge=planned, all_tests=all_tests, seconds=seconds)
     return carry_out(bench, request, run, annotations=annotations, work=work, parent=parent)
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import math
 import re
 import sys
 import tempfile
+import time
 from typing import TYPE_CHECKING
 
 from harness.core.errors import ExitCode
@@ -72,6 +74,7 @@ MANY_OBJECTS = 100_000
 """The number of new objects after which garbage is collected. With Python's default of 700, a cell spent one thirtieth
 of its time on it.
 """
+OUT_OF_TIME = "the time that --time allows was over before its tests had ended"
 TESTS_FAILED, NO_TESTS_COLLECTED = 1, 5
 """Values of pytest.ExitCode; importing pytest for them would slow down the start of every command."""
 
@@ -115,19 +118,27 @@ class _OwnProgress:
 
 
 def run_cell(
-    spec: CellSpec, progress: Progress, *, fail_fast: bool = False, server: ForkServer | None = None
+    spec: CellSpec,
+    progress: Progress,
+    *,
+    fail_fast: bool = False,
+    server: ForkServer | None = None,
+    until: float = math.inf,
 ) -> CellRecord:
-    """Run a cell's tests and record how its process ended. `fail_fast`: the first failed test ends the cell.
+    """Run a cell's tests and record how its process ended. `fail_fast`: the first failed test ends the cell. `until`:
+    when it is ended in any case, as of time.monotonic().
 
     The process is one that `server` becomes, if given, and otherwise a new interpreter.
     """
+    left = max(until - time.monotonic(), 0.0)
+    is_cut = left < deadline_seconds(spec)
     cell = f"{spec.runner.target.name}/{spec.suite}"
     folder = spec.folder
     folder.mkdir(parents=True)
     write_cell(folder / "cell.json", spec)
     result = process.run(
         [*pytest_command([*spec.tests_of, spec.suite], folder / "cell.json"), *(["--exitfirst"] if fail_fast else [])],
-        deadline_seconds=deadline_seconds(spec),
+        deadline_seconds=left if is_cut else deadline_seconds(spec),
         log=folder / "pytest.log",
         folder=ROOT,
         environment=environment.for_cell(),
@@ -137,6 +148,8 @@ def run_cell(
         usable=True,
     )
     problem, kind = _problem_and_kind(spec, result)
+    if result.expired and is_cut:
+        problem = OUT_OF_TIME
     beside = f" ({folder.name})" if run_folder.has_own_seal(folder.name) else ""
     progress.say(f"{cell}{beside}: {_last_line(result.text)}")
     return CellRecord(

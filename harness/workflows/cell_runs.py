@@ -8,6 +8,7 @@ times: what the host does as well is no fault of the target. harness.judge.opini
 from __future__ import annotations
 
 import functools
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from harness.record import cell_events, event_log, evidence_seal, fault_log, run
 from harness.record.run_record import CellRecord, DelayedRun, HostRun
 from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none
-from harness.workflows.cell_process import TESTS_FAILED, run_cell
+from harness.workflows.cell_process import OUT_OF_TIME, TESTS_FAILED, run_cell
 from harness.workflows.trials.order_trials import OrderTrials
 from harness.workflows.trials.shared_host_runs import SharedHostRuns
 
@@ -67,10 +68,12 @@ class CellRuns:
         *,
         server: ForkServer,
         one_failure: bool,
+        until: float,
         store: Callable[[CellRecord], None],
     ) -> None:
         """`server` becomes the cells' processes. `one_failure`: no cell starts after one in which a test failed.
-        `store` takes the record of each cell as it ends, in several threads.
+        `until`: no cell but canaries starts later, and those that run are ended (time.monotonic). `store` takes the
+        record of each cell as it ends, in several threads.
         """
         self._bench = bench
         self._request = request
@@ -78,6 +81,7 @@ class CellRuns:
         self._specs = specs
         self._server = server
         self._one_failure = one_failure
+        self._until = until
         self._store = store
         self._failed_cell = ""
         self._shared = SharedHostRuns()
@@ -92,6 +96,8 @@ class CellRuns:
                 why = f"a test of {self._failed_cell} failed before"
                 return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
             began = time.monotonic()
+            if began > self._until and cell.suite != CANARY_SUITE:
+                return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=OUT_OF_TIME)
             with count.running(cell):
                 record = self._run_cell(cell)
             self._seconds[cell.suite] = time.monotonic() - began
@@ -111,8 +117,21 @@ class CellRuns:
         def seconds(cell: Cell) -> float:
             return self._seconds.get(cell.suite, 0.0)
 
+        ordered = self._varied(cells)
         jobs = jobs_of(self._bench, self._request)
-        return side_by_side(cells, run, io_bound=io_bound, jobs=jobs, seconds=seconds)
+        records = side_by_side(ordered, run, io_bound=io_bound, jobs=jobs, seconds=seconds)
+        by_cell = dict(zip(ordered, records, strict=True))
+        return [by_cell[cell] for cell in cells]
+
+    def _varied(self, cells: Sequence[Cell]) -> list[Cell]:
+        """The cells of one target of each width and byte order first: what fails on a machine fails as a rule on all
+        of its kind.
+        """
+        first: dict[tuple[int, str], str] = {}
+        for cell in cells:
+            target = self._prepared.targets[cell.target].target
+            first.setdefault((target.width_bits, target.endianness), cell.target)
+        return sorted(cells, key=lambda cell: cell.target not in first.values())
 
     def _run_cell(self, cell: Cell) -> CellRecord:
         specs = self._specs
@@ -121,7 +140,8 @@ class CellRuns:
         spec = specs.of(cell)
         if spec.units is not None and (why := why_none(spec.units)):
             return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
-        record = msgspec.structs.replace(self._run_sealed(spec), left_out=specs.left_out(cell))
+        until = math.inf if cell.suite == CANARY_SUITE else self._until
+        record = msgspec.structs.replace(self._run_sealed(spec, until), left_out=specs.left_out(cell))
         if record.problem_kind == "absent":
             return record
         if spec.units is not None and spec.units.broken and not record.problem:
@@ -225,9 +245,10 @@ class CellRuns:
         # show. If no server started, it repeats nothing.
         return not suite.upstream or not any(event.outcome == "passed" for event in _tests(folder / event_log.NAME))
 
-    def _run_sealed(self, spec: CellSpec) -> CellRecord:
+    def _run_sealed(self, spec: CellSpec, until: float = math.inf) -> CellRecord:
         """Run a cell and seal its evidence, so that a later change of it is noticed."""
-        record = run_cell(spec, self._bench.progress, fail_fast=self._request.fail_fast, server=self._server)
+        fail_fast = self._request.fail_fast
+        record = run_cell(spec, self._bench.progress, fail_fast=fail_fast, server=self._server, until=until)
         return msgspec.structs.replace(record, seal=evidence_seal.seal(spec.folder))
 
 

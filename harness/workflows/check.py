@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -87,9 +88,10 @@ class Check:
         without: Collection[str] = (),
         one_failure: bool = False,
         patient: bool = False,
+        until: float = math.inf,
     ) -> None:
         """`change`: the change for which the tree is checked. `without`: names of tests that do not run. `one_failure`:
-        no cell starts after one in which a test failed. `patient`: as in CellSpec.
+        no cell starts after one in which a test failed. `patient`: as in CellSpec. `until`: as in CellRuns.
         """
         self.bench = bench
         self.request = request
@@ -97,6 +99,7 @@ class Check:
         self.without = sorted(without)
         self.one_failure = one_failure
         self.patient = patient
+        self.until = until
 
     @cached_property
     def tree(self) -> SourceTree:
@@ -180,6 +183,7 @@ class Check:
                 specs,
                 server=server,
                 one_failure=self.one_failure,
+                until=self.until,
                 store=_EndedCells(request.run, planned).add,
             )
             records = runs.run(request.plan.cells, cells)

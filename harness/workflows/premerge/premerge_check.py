@@ -5,6 +5,8 @@ It runs harness.workflows.check on the checkout and then, if that has findings, 
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,13 +42,15 @@ FURTHER_RUNS = 2
 
 
 def run(
-    bench: Workbench, request: Request, premerge: Premerge, *, all_tests: bool = False
+    bench: Workbench, request: Request, premerge: Premerge, *, all_tests: bool = False, seconds: float = math.inf
 ) -> tuple[Judgement, ExitCode]:
     """Check the tree and, if that has findings, the base, whose findings are not new. Raises as Check.run does.
 
     Unless `all_tests`, tests do not run if they ended as expected in an earlier run and no change since then can reach
-    them. A change of more than sources also runs the suites that alone cover files whose code it alters.
+    them. A change of more than sources also runs the suites that alone cover files whose code it alters. `seconds`: the
+    time limit of the tree's cells. The base's run is not limited: without it, nothing can be said of what failed.
     """
+    until = time.monotonic() + seconds
     # The base is another matter: that it does not build on the host says nothing about the change.
     of_change = msgspec.structs.replace(request, needs_native=True)
     base_code = BaseCode(bench.with_new_stages("base: "), request, premerge.base)
@@ -59,7 +63,7 @@ def run(
         edited=edited_lines(checkout, premerge.base, parts),
         every_test=all_tests,
     )
-    checking = check.Check(bench, of_change, change=change, patient=True)
+    checking = check.Check(bench, of_change, change=change, patient=True, until=until)
     altered = altered_besides(bench, request, premerge, base_code, checking.tree)
     if altered:
         request, checking.request = (

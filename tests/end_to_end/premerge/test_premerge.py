@@ -14,6 +14,7 @@ from harness.judge.known import tree_list
 from harness.plan.catalog import Catalog
 from harness.record import cell_events, event_log
 from harness.workflows import suite_selection
+from harness.workflows.cell_process import OUT_OF_TIME
 from tests.end_to_end.support.changed_checkouts import OF, UNITS, commit, edit, premerge, unentered
 from tests.end_to_end.support.plumb_runs import document, run
 from tests.support import fakes
@@ -202,6 +203,16 @@ def test_a_change_cannot_excuse_what_it_breaks_and_a_check_uses_the_trees_own_li
     listed.write_text("[[findings]\n", "utf-8")
     damaged = run("check", *UNITS, "--server", checkout, "--target", "armv5", "--run", tmp_path / "damaged")
     assert (damaged.returncode, f"({listed}:1)" in damaged.stderr) == (ExitCode.USAGE, True), damaged.stderr
+
+
+def test_what_a_time_limit_leaves_no_time_for_is_unknown_and_named(checkout: Path, tmp_path: Path) -> None:
+    head = "long redisBitpos(void *s, unsigned long count, int bit) {"
+    edit(checkout / "src" / "bitops.c", head, head + ' __asm__ volatile("nop");')
+    code, read, errors = premerge(checkout, tmp_path / "run", *UNITS, "--time", "1s")
+    assert code == ExitCode.INCONCLUSIVE, errors
+    found = {cell["suite"]: (cell["verdict"], cell.get("reason", "")) for cell in read["cells"]}
+    assert found["canary"][0] == "PASS"
+    assert found["units"] == ("UNKNOWN", OUT_OF_TIME)
 
 
 def test_a_change_that_no_build_uses_runs_nothing(checkout: Path) -> None:

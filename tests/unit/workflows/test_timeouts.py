@@ -427,3 +427,10 @@ def test_a_reproducer_from_elsewhere_cannot_shorten_or_lengthen_deadlines_withou
     path.write_text(text.replace('"timeout_multiplier":2.0', f'"timeout_multiplier":{multiplier}'), "utf-8")
     with pytest.raises(UsageError, match="not a reproducer"):
         read_reproducer(str(path))
+
+
+def test_a_cell_that_runs_when_the_time_of_the_whole_run_is_over_is_ended_and_says_so(tmp_path: Path) -> None:
+    spec = cells.spec_of("sds", tmp_path / "cell", fakes.unemulated(Catalog().targets["armv5"]))
+    record = cell_process.run_cell(spec, fakes.quiet(), until=time.monotonic() + 0.01)
+    assert record.problem == cell_process.OUT_OF_TIME
+    assert record.problem_kind == "deadline"
