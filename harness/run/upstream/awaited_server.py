@@ -9,7 +9,7 @@ from harness.core.sockets import connect
 from harness.run.upstream.launches import port_of, read_launches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from harness.core.sockets import Address
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 SHOWN = 3
 """How many servers a message names."""
 LOOPBACK = "127.0.0.1"
-_REPLIED = "replied to PING"
+_REPLIED, _SILENT = "replied to PING", "did not reply to PING"
 
 
-def awaited(pids: Sequence[int], homes: Iterable[Path], stage: Path, *, probe_seconds: float) -> str:
-    """The servers with these process numbers, or the one that started last, and what they do: for the reader.
+def awaited(pids: Sequence[int], homes: Iterable[Path], stage: Path, *, probe_seconds: float) -> dict[str, list[str]]:
+    """What the servers with these process numbers do, or the one that started last -> their guests' names.
 
     `homes`: the folders with the records of programs. `stage`: the folder in which those of this file run.
     `probe_seconds`: how long a server may take to reply.
@@ -39,9 +39,19 @@ def awaited(pids: Sequence[int], homes: Iterable[Path], stage: Path, *, probe_se
     states: dict[str, list[str]] = {}
     for launch in servers:
         states.setdefault(_state(launch, probe_seconds), []).append(launch.guest)
+    return states
+
+
+def told(states: Mapping[str, list[str]]) -> str:
+    """What servers do, for the reader."""
     # A server that runs and replies explains the least.
-    told = sorted(states, key=lambda state: state == _REPLIED)
-    return "; ".join(f"{_named(states[state])}, which {state}" for state in told) or "no server"
+    ordered = sorted(states, key=lambda state: state == _REPLIED)
+    return "; ".join(f"{_named(states[state])}, which {state}" for state in ordered) or "no server"
+
+
+def are_silent(states: Iterable[str]) -> bool:
+    """Whether one of the servers runs and does not reply."""
+    return any(state.startswith(_SILENT) for state in states)
 
 
 def state_of(server: Address, probe_seconds: float) -> str:
@@ -52,7 +62,7 @@ def state_of(server: Address, probe_seconds: float) -> str:
             replied = bool(client.recv(1))
     except OSError:
         replied = False
-    return _REPLIED if replied else f"did not reply to PING within {probe_seconds:.0f} s"
+    return _REPLIED if replied else f"{_SILENT} within {probe_seconds:.0f} s"
 
 
 def _state(launch: Launch, probe_seconds: float) -> str:

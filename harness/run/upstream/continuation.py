@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from harness.run.upstream.stage import Stage
     from harness.run.upstream.test_files import UpstreamFile
 
-MOST_ENDLESS = 3
-"""After so many tests of a file that never end, its rest does not run: each of them costs minutes."""
+MOST_ENDLESS, MOST_SILENT = 3, 1
+"""A file runs on after so many tests that never end, each of which costs minutes; after so many of which a server does
+not reply any more: what hangs in two tests hangs as a rule in most.
+"""
 
 
 def run_to_end(
@@ -45,7 +47,11 @@ def run_to_end(
     whole = part = run_file(stage, file, settings, log=log, cancelled=cancelled)
     each(part)
     left_out: list[UpstreamTest] = []
+    silent = 0
     while (endless := endless_test(part)) is not None and len(left_out) < MOST_ENDLESS and not cancelled.is_set():
+        silent += part.silent
+        if silent > MOST_SILENT:
+            break
         left_out.append(endless)
         settings = msgspec.structs.replace(settings, left_out=(*settings.left_out, pattern_of(endless)))
         part = run_file(stage, file, settings, log=log, cancelled=cancelled)

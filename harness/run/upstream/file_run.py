@@ -17,7 +17,7 @@ from harness.core.processes.capped_log import capped
 from harness.core.processes.scheduling import UsableTime
 from harness.core.target_model import Target  # noqa: TC001 - msgspec reads the annotations
 from harness.run.servers.probes import REPLY_SECONDS
-from harness.run.upstream.awaited_server import awaited, state_of
+from harness.run.upstream.awaited_server import are_silent, awaited, state_of, told
 from harness.run.upstream.journal import Journal, read_journal
 from harness.run.upstream.stage import NATIVE_HOME
 from harness.run.upstream.test_files import PORTS, TEST_PORTS, UpstreamFile
@@ -45,6 +45,8 @@ class FileRun(Record, frozen=True):
     last_line: str
     """The last line that it printed."""
     seconds: float
+    silent: bool = False
+    """Whether it was ended while a server of it did not reply."""
     code: int | None = None
     """The exit status of upstream's program, negative for a signal; None for a program that was ended."""
 
@@ -55,6 +57,8 @@ class Pace(Record, frozen=True):
     patience: float
     """How many times longer than usual upstream's own loops wait."""
     stall_seconds: float
+    silent_seconds: float
+    """The same while a server of its present test does not reply to PING."""
 
 
 class FileRunSettings(Record, frozen=True):
@@ -87,16 +91,17 @@ def run_file(
         started = process.start(command, output=stream, folder=stage.folder, environment=_environment(stage, settings))
         try:
             usable = UsableTime(started.pid)
-            stalled = _watch(stage, started.poll, usable, settings.pace.stall_seconds, cancelled)
+            states = _watch(stage, started.poll, usable, settings, cancelled)
             code = started.poll()
             journal = _journal(stage)
-            if stalled:
-                journal = _with_awaited(journal, _awaited(stage, journal, settings), _last_line(log))
+            if states is not None:
+                journal = _with_awaited(journal, told(states), _last_line(log))
         finally:
             process.kill_group(started)
     return FileRun(
-        journal=journal if stalled else _journal(stage),
-        stalled=stalled,
+        journal=_journal(stage) if states is None else journal,
+        stalled=states is not None,
+        silent=are_silent(states or ()),
         last_line=_last_line(log),
         seconds=round(time.monotonic() - began, 2),
         code=code,
@@ -107,11 +112,12 @@ def _journal(stage: Stage) -> Journal:
     return read_journal(stage.journal.read_bytes() if stage.journal.is_file() else b"")
 
 
-def _awaited(stage: Stage, journal: Journal, settings: FileRunSettings) -> str:
-    """The servers of the test that does not end, and what they do."""
+def _awaited(stage: Stage, settings: FileRunSettings) -> dict[str, list[str]]:
+    """What the servers of the test that does not end do -> their names."""
     seconds = settings.target.deadline_seconds(REPLY_SECONDS)
     if settings.server is not None:
-        return f"{settings.guest or 'the server'}, which {state_of(settings.server, seconds)}"
+        return {state_of(settings.server, seconds): [settings.guest or "the server"]}
+    journal = _journal(stage)
     begun = [test for test in journal.tests if not test.reported]
     homes = [*settings.homes, stage.folder / NATIVE_HOME]
     return awaited(begun[-1].servers if begun else (), homes, stage.folder, probe_seconds=seconds)
@@ -143,19 +149,30 @@ def _environment(stage: Stage, settings: FileRunSettings) -> Mapping[str, str]:
 
 
 def _watch(
-    stage: Stage, poll: Callable[[], int | None], usable: UsableTime, stall_seconds: float, cancelled: threading.Event
-) -> bool:
-    """Wait for the end. Returns whether the file stood still for too long, by the time that its processes could use."""
-    length, moved = -1, 0.0
+    stage: Stage,
+    poll: Callable[[], int | None],
+    usable: UsableTime,
+    settings: FileRunSettings,
+    cancelled: threading.Event,
+) -> dict[str, list[str]] | None:
+    """Wait for the end; None at it. What servers do, as `awaited` returns it, if the file stood still for too long, by
+    the time that its processes could use.
+    """
+    pace = settings.pace
+    length, moved, next_look = -1, 0.0, 0.0
     while poll() is None and not cancelled.is_set():
         now = stage.journal.stat().st_size if stage.journal.is_file() else 0
         seconds = usable.look()
         if now != length:
             length, moved = now, seconds
-        elif seconds - moved > stall_seconds:
-            return True
+            next_look = moved + pace.silent_seconds
+        elif seconds > next_look or seconds - moved > pace.stall_seconds:
+            states = _awaited(stage, settings)
+            if are_silent(states) or seconds - moved > pace.stall_seconds:
+                return states
+            next_look = seconds + pace.silent_seconds
         time.sleep(POLL_SECONDS)
-    return False
+    return None
 
 
 def _last_line(log: Path) -> str:

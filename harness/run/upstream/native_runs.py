@@ -111,8 +111,9 @@ class NativeRuns:
         outside: list[str] = []
         seconds, done, clean, started, code = 0.0, False, False, 0, 0
         target = self._cell.peers["native"].runner.target
+        stall_seconds = target.host_deadline_seconds(STALL_SECONDS)
         pace = Pace(
-            patience=target.host_deadline_seconds(1.0), stall_seconds=target.host_deadline_seconds(STALL_SECONDS)
+            patience=target.host_deadline_seconds(1.0), stall_seconds=stall_seconds, silent_seconds=stall_seconds
         )
         settings = FileRunSettings(
             target=target,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from harness.run.upstream.results import Item, NativeRun
     from harness.run.upstream.test_files import UpstreamFile
 
-STALL_SECONDS = 60.0
+STALL_SECONDS, SILENT_SECONDS = 60.0, 10.0
 SLOWEST_TIMES = 3
 """A file may make no progress for this many times as long as its slowest test takes natively, times the target's
 slowdown.
@@ -291,10 +291,12 @@ class UpstreamSession:
     def _pace(self, native: NativeRun) -> Pace:
         target = self._cell.runner.target
         slowest = max((test.seconds for test in native.tests), default=0.0)
+        # The slowest test was measured on this host.
+        longest = SLOWEST_TIMES * target.slowdown * slowest
         return Pace(
             patience=min(target.deadline_seconds(1.0), target.host_deadline_seconds(MOST_PATIENCE)),
-            # The slowest test was measured on this host.
-            stall_seconds=target.deadline_seconds(STALL_SECONDS) + SLOWEST_TIMES * target.slowdown * slowest,
+            stall_seconds=target.deadline_seconds(STALL_SECONDS) + longest,
+            silent_seconds=target.deadline_seconds(SILENT_SECONDS) + longest,
         )
 
     def _progress(self, text: str) -> None:

@@ -6,6 +6,7 @@ programs have.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -14,7 +15,7 @@ import shutil
 import socket
 import socketserver
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
@@ -30,8 +31,8 @@ from harness.plan.plan import make_plan
 from harness.record import cell_events, event_log, fault_log
 from harness.record.cell_events import SENT
 from harness.run.cell_spec import PeerServer, UpstreamSpec
-from harness.run.upstream import evidence, results
-from harness.run.upstream.awaited_server import awaited
+from harness.run.upstream import continuation, evidence, results
+from harness.run.upstream.awaited_server import are_silent, awaited, told
 from harness.run.upstream.continuation import run_to_end
 from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_file
 from harness.run.upstream.journal import Journal, Reported, UpstreamTest, read_journal
@@ -274,7 +275,7 @@ def settings_of(
 ) -> FileRunSettings:
     return FileRunSettings(
         target=msgspec.structs.replace(Catalog().targets["native"], machine="m88k"),
-        pace=Pace(patience=3.0, stall_seconds=stall_seconds),
+        pace=Pace(patience=3.0, stall_seconds=stall_seconds, silent_seconds=stall_seconds),
         homes=[tmp_path / "home"],
         seed=3,
         private=private,
@@ -632,6 +633,66 @@ def test_a_stalled_file_is_ended_and_its_last_output_is_reported(stage: Stage, t
     assert not done.journal.done
 
 
+@pytest.mark.parametrize("replies", [True, False])
+def test_a_file_whose_server_does_not_reply_is_ended_sooner(stage: Stage, tmp_path: Path, replies: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.1)
+        ended = threading.Event()
+
+        def serve() -> None:
+            while not ended.is_set():
+                with contextlib.suppress(TimeoutError):
+                    client, _ = listening.accept()
+                    client.sendall(b"+PONG\r\n" if replies else b"")
+                    clients.append(client)
+
+        clients: list[socket.socket] = []
+        server = threading.Thread(target=serve)
+        server.start()
+        settings = settings_of(tmp_path, stall_seconds=10.0 if replies else 1000.0)
+        target = msgspec.structs.replace(settings.target, timeout_multiplier=0.1)
+        settings = msgspec.structs.replace(
+            settings,
+            target=target,
+            server=listening.getsockname()[:2],
+            guest="guest-1",
+            pace=msgspec.structs.replace(settings.pace, silent_seconds=1.0),
+        )
+        file = UpstreamFile(name="unit/second", driver="helper")
+        done = run_file(stage, file, settings, log=tmp_path / "log", cancelled=threading.Event())
+        ended.set()
+        server.join()
+    assert (done.stalled, done.silent) == (True, not replies)
+    assert len(clients) > replies
+    assert (done.seconds > 10.0) == replies
+    (hangs,) = done.journal.tests
+    assert ("guest-1, which replied to PING" in hangs.message) == replies, hangs.message
+
+
+@pytest.mark.parametrize(("silent", "parts"), [(False, continuation.MOST_ENDLESS + 1), (True, 2)])
+def test_a_file_does_not_run_on_after_two_tests_whose_server_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: bool, parts: int
+) -> None:
+    runs: list[FileRun] = []
+
+    def run_part(*_: object, **__: object) -> FileRun:
+        begun = UpstreamTest(name=f"hangs {len(runs)}", reported="", message="")
+        journal = Journal(tests=[begun], outside=[], done=False)
+        return FileRun(journal=journal, stalled=True, silent=silent, last_line="", seconds=1.0)
+
+    monkeypatch.setattr(continuation, "run_file", run_part)
+    file = UpstreamFile(name="unit/second", driver="helper")
+    run_to_end(
+        cast("Stage", None),
+        file,
+        settings_of(tmp_path),
+        log=tmp_path / "log",
+        cancelled=threading.Event(),
+        each=runs.append,
+    )
+    assert len(runs) == parts
+
+
 ENDLESS = """
 set ::servers [list [dict create pid [exec src/redis-server conf &]]]
 test "first" {expr 1} 1
@@ -723,12 +784,16 @@ def test_the_state_of_the_servers_of_an_endless_test_is_told(tmp_path: Path) -> 
             pid = "99999999" if number == 3 else str(os.getpid())
             words = [pid, str(number), str(tmp_path), *["", "0", ""] * 2, "src/redis-server", f"conf-{number}"]
             fakes.write(home / f"guest-{number}" / "launch", "\0".join([*words, ""]))
-        told = functools.partial(awaited, homes=[home], stage=tmp_path, probe_seconds=0.5)
-        assert told([os.getpid(), 99999999]) == (
+        states = functools.partial(awaited, homes=[home], stage=tmp_path, probe_seconds=0.5)
+        found = states([os.getpid(), 99999999])
+        assert are_silent(found)
+        assert told(found) == (
             "guest-2, which did not reply to PING within 0 s; guest-3, which had ended; guest-4, which ran; "
             "guest-1, which replied to PING"
         )
-        assert told([]) == "guest-4, which ran", "the last one that started"
+        last = states([])
+        assert told(last) == "guest-4, which ran", "the last one that started"
+        assert not are_silent(last)
         server.shutdown()
 
 

@@ -267,7 +267,7 @@ def test_a_server_that_is_not_a_checkout_is_exit_4(premerge: Premerge, tmp_path:
 def test_it_accepts_every_option_of_a_check_except_those_that_it_sets_itself() -> None:
     has = {name: {one.name for one in group.commands[name].params} for name in ("check", "premerge")}
     assert has["premerge"] - has["check"] == {"all_tests", "base_name", "explain"}
-    settled = {"tier", "fail_fast", "tests", "limit_seconds", "mixed", "target_clients"}
+    settled = {"tier", "fail_fast", "tests", "mixed", "target_clients"}
     # It compares with the base on the same machine.
     assert has["check"] - has["premerge"] == settled | {"on", "insecure", "board", "flush"}
 
