@@ -16,6 +16,7 @@ from harness.core.model import Record
 from harness.protocol.command_stream import clients_of, text_of, wire
 from harness.protocol.stream_shrinker import Shrinker
 from harness.record import run_folder
+from harness.record.cell_events import NO_PONG
 from harness.run.server_process import StartError
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.attempt import attempt
@@ -44,6 +45,9 @@ servers slowly.
 """
 FAILURES = {"quick": 10, "kernel": 3, "full": 40, "thorough": 300}
 """Number of failing streams after which a test ends: repeats of a crash show nothing new, and each costs a start."""
+
+HANGS = 2
+"""Number of servers that hang when they load a file after which a test ends: each costs the whole time of a start."""
 
 REPORT_SECONDS = 1.0
 """Time between two progress reports: a report for each example took an eighth of the client's time."""
@@ -92,7 +96,7 @@ class FuzzSession:
         self._end = self._started + (SECONDS[tier] if limit is None else limit) * share
         most = self.cell.limit_count or (STREAMS[tier] if limit is None else STREAMS["thorough"])
         self._most = max(2, round(most / cost))
-        self.streams = self.commands = self.failures = 0
+        self.streams = self.commands = self.failures = self._hangs = 0
         self.found: dict[str, str] = {}
         """Identity of a failure -> the message of its first occurrence."""
         self.acceptance = Acceptance(damages)
@@ -113,7 +117,7 @@ class FuzzSession:
         """
         if time.monotonic() - self._reported >= REPORT_SECONDS:
             self._report()
-        if self.failures >= FAILURES[self.cell.tier]:
+        if self.has_enough_failures:
             return False
         if not self.streams:
             # Reading a large corpus may take all of the available time.
@@ -121,6 +125,11 @@ class FuzzSession:
         if self.streams < self._most and time.monotonic() < self._end:
             return True
         return bool(self.acceptance.lacking) and self.streams < self._most + EXTRA
+
+    @property
+    def has_enough_failures(self) -> bool:
+        """Whether further failures would show nothing new."""
+        return self.failures >= FAILURES[self.cell.tier] or self._hangs >= HANGS
 
     def example(self, stream: Stream) -> list[Reply]:
         """Run one stream and return its replies. Shrink a failure of a new kind, and record both streams' evidence."""
@@ -171,6 +180,7 @@ class FuzzSession:
             lambda: self.run.servers.start_guest(target="native", files=files, options=options, may_refuse=True)
         )
         name = next(iter(files))
+        self._hangs += guest_result.startswith(DIED) and guest_result.endswith(NO_PONG)
         same = guest_result == native_result and not guest_result.startswith(DIED)
         message = "" if same else f"{name}: guest {guest_result:.200}, native {native_result:.200}"
         has_keys = KEYS.match(native_result) is not None
@@ -195,7 +205,7 @@ class FuzzSession:
         self._report()
         if self.failures:
             self.run.current.examples_tell = True
-            if self.failures >= FAILURES[self.cell.tier]:
+            if self.has_enough_failures:
                 self.run.current.cut_short = (
                     f"it ended after {self.failures} failed examples, and did not run the others"
                 )

@@ -24,10 +24,13 @@ from harness.protocol.command_stream import (
 )
 from harness.protocol.stream_shrinker import Shrinker
 from harness.record import cell_events, event_log
+from harness.record.cell_events import NO_PONG
 from harness.run.cell_spec import PeerServer
+from harness.run.extra_servers import StartGuest
+from harness.run.server_process import StartError
 from harness.run.session.cell_session import CellSession
 from suites._shared.checksums import sealed
-from suites.fuzz import corpus, corrupt, generate, grammar, mutate
+from suites.fuzz import corpus, corrupt, generate, grammar, mutate, survival
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.emptying import SELDOM, Emptying, awaits_time, undoing
 from suites.fuzz.failure import Failure, mistaken, native_gone
@@ -432,6 +435,27 @@ def test_a_session_that_ends_at_many_failures_reports_that_it_did_not_run_the_re
             session.conclude()
         assert session.run.current.examples_tell
         assert bool(session.run.current.cut_short) == cut_short
+
+
+def test_a_session_ends_after_two_servers_that_hang_when_they_load_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = fuzz_session(tmp_path, limit_seconds=1000)
+
+    def start(_: StartGuest, target: str = "", **__: object) -> str:
+        if target:
+            return "the native build, which loads the file"
+        raise StartError("hang", NO_PONG)
+
+    monkeypatch.setattr(StartGuest, "__call__", start)
+    monkeypatch.setattr(survival, "_contents", lambda _: "1 keys [(b'a', b'1')]")
+    for has_ended in (False, True):
+        assert session.start_up({"dump.rdb": b"REDIS"}, [])
+        assert session.has_enough_failures == has_ended
+    assert not session.more()
+    with pytest.raises(pytest.fail.Exception, match="2 of 2 examples"):
+        session.conclude()
+    assert session.run.current.cut_short == "it ended after 2 failed examples, and did not run the others"
 
 
 def test_a_session_without_time_for_earlier_failures_has_no_verdict_about_them(tmp_path: Path) -> None:
