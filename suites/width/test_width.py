@@ -159,6 +159,20 @@ def test_an_idle_time_and_a_frequency_that_were_restored_are_told_again(both: Pa
         assert least <= client.command("OBJECT", "IDLETIME", "k") <= idle + 60  # type: ignore[operator]
 
 
+def test_a_time_to_live_of_restore_is_kept(both: PairedServers) -> None:
+    """Without an option of RESTORE, which old releases lack."""
+    milliseconds = (1 << 40) + 0x1_0203_0405
+    for client in (both.guest, both.oracle):
+        client.command("SET", "k", "v")
+        payload = client.command("DUMP", "k")
+        client.command("DEL", "k")
+        started = time.monotonic()
+        assert client.command("RESTORE", "k", milliseconds, payload) == b"OK"  # type: ignore[arg-type]
+        left = client.command("PTTL", "k")
+        passed = (time.monotonic() - started) * 1000 + 1
+        assert milliseconds - passed <= left <= milliseconds  # type: ignore[operator]
+
+
 def test_an_absolute_time_of_restore_is_kept_to_the_millisecond(both: PairedServers, cell: CellSpec) -> None:
     require(cell, "command pexpiretime", "form RESTORE ABSTTL")
     expires = (1 << 43) + 0x1_0203_0405
