@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.processes import process
 from harness.core.processes.capped_log import CappedLog
-from harness.run.boards.remote_shell import ANSWER_SECONDS, MARK, SAID, code_of
+from harness.run.boards.remote_shell import ANSWER_SECONDS, MARK, REPORT, SAID, code_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ _SUPERVISE = " ".join(
         'kill -s KILL "$p" 2>/dev/null; if test "$g"; then kill -s KILL -- "-$p" 2>/dev/null; fi ) >/dev/null & w=$!;',
         'wait "$p"; c=$?;',
         'kill -s KILL "$w" 2>/dev/null; if test "$g"; then kill -s KILL -- "-$p" 2>/dev/null; fi;',
-        f'echo "{MARK} end $c" >&2',
+        REPORT,
     ]
 )
 
@@ -76,7 +76,7 @@ class RemoteScript:
         """
         ended = self.process.poll()
         if status := self.said("end"):
-            return code_of(int(status))
+            return code_of(status)
         if ended is not None:
             raise self._shell.lost(self._text(), status=f"{self._shell.board.start[0]} ended with {ended}")
         return None

@@ -34,7 +34,9 @@ SAID = re.compile(rf"^{MARK} (\w+) (.*)\n", re.MULTILINE)
 """A whole line of a script: its first word, and the rest."""
 
 # Each script is one line: the login shell may be csh, whose words cannot contain a line's end.
-_RUN = f'"$@"; echo "{MARK} end $?" >&2'
+REPORT = f'n=; if test $c -gt 128; then n=$(kill -l $((c % 128)) 2>/dev/null); fi; echo "{MARK} end $c $n" >&2'
+"""Reports the status `$c`, with its signal's name: on SPARC and MIPS, signals have other numbers than here."""
+_RUN = f'"$@"; c=$?; {REPORT}'
 
 
 class Ended(NamedTuple):
@@ -45,8 +47,14 @@ class Ended(NamedTuple):
     output: bytes
 
 
-def code_of(status: int) -> int:
-    """A status of `sh` as a code: above 128 it is a signal, which ksh adds to 256 instead of 128."""
+def code_of(reported: str) -> int:
+    """A status of `sh` as a code: above 128 it is a signal, which ksh adds to 256 instead of 128. `reported`: the
+    status and, if the shell tells it, the signal's name.
+    """
+    word, _, name = reported.partition(" ")
+    if (named := f"SIG{name.strip().removeprefix('SIG')}") in signal.Signals.__members__:
+        return -signal.Signals[named]
+    status = int(word)
     number = status - (256 if status > 256 else 128)
     return -number if number in set(signal.Signals) else status
 
@@ -93,10 +101,10 @@ class RemoteShell:
             output.seek(0)
             content = output.read()
         status = next((value for word, value in SAID.findall(said) if word == "end"), "")
-        if not status.isdecimal():
+        if not status.partition(" ")[0].isdecimal():
             late = f"no answer within {self.image.deadline_seconds(deadline_seconds):.0f} s"
             raise self.lost(said, status=late if expired else f"{self.board.start[0]} ended with {started.returncode}")
-        return Ended(code_of(int(status)), content)
+        return Ended(code_of(status), content)
 
     def lost(self, said: str, *, status: str) -> InfrastructureError:
         """The error for a connection that has ended, or is silent. `said`: what came to standard error."""
