@@ -257,7 +257,8 @@ def _why_not(change: Change, skipped: Mapping[str, str]) -> str:
         if any(skipped.get(name) == "" for name in change.covering):
             return ""
         reasons = dict.fromkeys(skipped[name] for name in change.covering if name in skipped)
-        names = " and ".join(f"`{name}`" for name in change.covering)
+        *others, last = [f"`{name}`" for name in change.covering]
+        names = f"{', '.join(others)} and {last}" if others else last
         return f"is covered only by {names}: {'; '.join(reasons) or 'not run'}"
     # A suite that the release lacks is excused, unless every suite was skipped: then nothing checked the change.
     left = [name for name in change.suites if name not in skipped]

@@ -120,7 +120,7 @@ def test_altered_files_require_suites_that_alone_cover_them_unless_suites_are_na
         changes, ["src/bitops.c", "src/cluster.c", "src/defrag.c", "src/server.c", "src/sds.c"], catalog, "libc"
     )
     assert {change.file: change.covering for change in altered} == {
-        "src/cluster.c": ["cluster", "moduleapi"],
+        "src/cluster.c": ["cluster", "moduleapi", "width"],
         "src/sds.c": ["selftests"],
         "src/server.c": [],
     }
@@ -135,7 +135,7 @@ def test_altered_files_require_suites_that_alone_cover_them_unless_suites_are_na
         return {*plan.suites} - {"canary"}
 
     chosen = changes[0].suites
-    assert planned(*chosen) - {*chosen} == {"clock", "cluster", "eviction", "moduleapi", "selftests"}
+    assert planned(*chosen) - {*chosen} == {"clock", "cluster", "eviction", "moduleapi", "selftests", "width"}
     assert planned("sds") == {"sds"}
 
 
@@ -181,7 +181,7 @@ def test_files_that_the_named_suites_do_not_check_are_reported_before_the_run(
     premerge: Premerge, checkout: Path
 ) -> None:
     fakes.write(checkout / "src" / "cluster.c", "")
-    remark = "NOT CHECKED: src/cluster.c is covered only by `cluster` and `moduleapi`: not run\n"
+    remark = "NOT CHECKED: src/cluster.c is covered only by `cluster`, `moduleapi` and `width`: not run\n"
     assert premerge("--explain", "--suite", "sds")[1].endswith(remark)
     assert "NOT CHECKED" not in premerge("--explain")[1]
     assert "NOT CHECKED" not in premerge("--explain", "--suite", "cluster")[1]
