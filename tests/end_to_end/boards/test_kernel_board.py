@@ -281,11 +281,18 @@ def test_the_findings_are_those_of_the_emulated_target(
 
 @pytest.mark.parametrize("kind", [SUN4U], ids=["sun4u"], indirect=True)
 def test_sigbus_is_recognised_where_it_has_another_number(board: Path, computer: Machine, tmp_path: Path) -> None:
-    """It is 10 on SPARC. Servers report no place of a fault there, so the finding is the test's."""
+    """It is 10 on SPARC. Servers report no place of a fault there, so the finding is the test's.
+
+    The canaries do not end well: QEMU's processor lacks LDQF, and the kernel ends its program by SIGFPE. The kernel
+    tier's init performs such instructions, and a board has none.
+    """
     words = ["--server", "redis-3.2.6", "--suite", "bitops", "--test", "bitpos_finds", "--seed", "1"]
     finished = run("check", "--board", board, *words, "--json", "--run", tmp_path / "run")
-    assert finished.returncode == ExitCode.FINDINGS, finished.stdout
-    titles = [one["title"] for one in document(finished)["findings"]]
+    found = document(finished)
+    (canaries,) = [cell["reason"] for cell in found["cells"] if cell["suite"] == "canary"]
+    assert "the canary program ended with status -8" in canaries
+    assert (finished.returncode, found["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN")
+    titles = [one["title"] for one in found["findings"]]
     assert any(title.endswith("killed by SIGBUS") for title in titles), titles
     assert not any("SIGUSR1" in title for title in titles)
     assert left(computer) == []
