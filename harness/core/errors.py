@@ -108,6 +108,9 @@ ends: ECONNREFUSED, ECONNRESET, EPIPE, ETIMEDOUT, and ENOENT for its Unix socket
 MISNAMED_ERRNOS = frozenset({errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR})
 """Error numbers for a name that cannot be that of the file: a folder is there, or a link that leads to itself."""
 
+SHOWN_CHARACTERS = 200
+"""How much of a name an error shows on either side of a wrong character."""
+
 ABSENT_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 """The exceptions when a path that is opened leads to no file. A damaged run folder may have a folder in its place."""
 
@@ -143,14 +146,30 @@ def _number_of(error: OSError) -> int | None:
 
 
 def is_misnamed(error: BaseException) -> bool:
-    """Whether an exception means that a file, as the user or a run folder names it, cannot be one."""
+    """Whether an exception means that a file, as the user or a run folder names it, cannot be one, or not of a run."""
+    if isinstance(error, UnicodeEncodeError):
+        # Python reads bytes that are not UTF-8 as these surrogates.
+        return any("\udc80" <= character <= "\udcff" for character in error.object[error.start : error.end])
     return isinstance(error, OSError) and error.errno in MISNAMED_ERRNOS
 
 
 def misnamed(error: BaseException) -> UsageError:
     """Convert an exception for which `is_misnamed` is true to an error that names the file."""
+    if isinstance(error, UnicodeEncodeError):
+        return UsageError(
+            "a name is not UTF-8",
+            where=_word_at(error.object, error.start),
+            because="the documents of a run, which name it, are",
+            remedy="rename the file, the folder or the option's value",
+        )
     assert isinstance(error, OSError)
     return UsageError(f"the file cannot be used: {error.strerror}", where=_place_of(error))
+
+
+def _word_at(text: str, at: int) -> str:
+    """The name around a character of a text, which may be a script or a whole document."""
+    before = re.split(r"[\s\0'\"=]", text[max(0, at - SHOWN_CHARACTERS) : at])[-1]
+    return before + re.split(r"[\s\0'\"=]", text[at : at + SHOWN_CHARACTERS])[0]
 
 
 def _place_of(error: OSError) -> str:

@@ -7,6 +7,15 @@ through this module before it applies its own escapes, and so do all messages th
 from __future__ import annotations
 
 import json
+import os
+
+
+def as_utf8(name: str) -> str:
+    r"""A file's name, an argument or a variable as text, with `\xXX` for each byte that is not UTF-8.
+
+    Linux takes any bytes. Python reads the others as surrogates, which no document and no stream can contain.
+    """
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def visible(text: str) -> str:

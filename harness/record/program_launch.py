@@ -34,6 +34,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import InconclusiveError
 from harness.core.model import Record
+from harness.core.untrusted_text import as_utf8
 from harness.record import fault_log
 
 SUITE = "program"
@@ -80,12 +81,12 @@ class CommandRecord(Record, frozen=True):
     @property
     def text(self) -> str:
         """The command line for a shell."""
-        return shown(shlex.join(self.words))
+        return as_utf8(shlex.join(self.words))
 
     @property
     def title(self) -> str:
         """The same without the folder of its program, and truncated if it is long: its name in reports."""
-        text = shown(shlex.join([Path(self.words[0]).name, *self.words[1:]]))
+        text = as_utf8(shlex.join([Path(self.words[0]).name, *self.words[1:]]))
         return text if len(text) <= LONGEST_TITLE else f"{text[:LONGEST_TITLE]}…"
 
 
@@ -126,18 +127,18 @@ class ProgramLaunch(Record, frozen=True):
     def text(self) -> str:
         """The command line for a shell. A program may be given another name than its own; then this has its path."""
         named = [Path(word).name for word in (self.words[0], self.file)] if self.words else []
-        return shown(shlex.join(self.words if len(set(named)) == 1 else [self.file, *self.words[1:]]))
+        return as_utf8(shlex.join(self.words if len(set(named)) == 1 else [self.file, *self.words[1:]]))
 
     @property
     def title(self) -> str:
         """The same without the folder of its program, and truncated if it is long: its name in reports."""
-        text = self.text.removeprefix(f"{shown(str(Path(self.file).parent))}/").removeprefix("./")
+        text = self.text.removeprefix(f"{as_utf8(str(Path(self.file).parent))}/").removeprefix("./")
         return text if len(text) <= LONGEST_TITLE else f"{text[:LONGEST_TITLE]}…"
 
     @property
     def name(self) -> str:
         """The program's name: without the folder, and without what libtool puts before it."""
-        return shown(Path(self.program).name.removeprefix("lt-"))
+        return as_utf8(Path(self.program).name.removeprefix("lt-"))
 
     @property
     def is_probe(self) -> bool:
@@ -161,11 +162,6 @@ def escape(text: str) -> str:
 def unescape(text: str) -> str:
     """The original of an escaped text."""
     return os.fsdecode(urllib.parse.unquote_to_bytes(text))
-
-
-def shown(text: str) -> str:
-    r"""The text for people, with `\xXX` for a byte that is not UTF-8."""
-    return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 
 def write_command(cell: Path, command: CommandRecord) -> None:

@@ -14,6 +14,7 @@ import pytest
 from harness.core.strict_toml import ROOT
 from harness.plan.plan import read_plan
 from tests.support import fakes
+from tests.support.repositories import commit, git
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +61,29 @@ def test_a_plan_names_the_options_that_the_jobs_have(tmp_path: Path) -> None:
     other = planned(tmp_path, POLICY="fixup", ALLOCATOR="jemalloc")
     assert other == {**usual, "policy": "fixup", "allocator": "jemalloc"}
     assert planned(tmp_path, COMMAND="audit", POLICY="fixup") == {**usual, "policy": "audit-fixup"}
+
+
+@pytest.mark.costly
+def test_a_plan_of_a_pull_request_runs_none_of_its_files(tmp_path: Path) -> None:
+    """Regression: Python looked for `json` in the pull request's checkout first, and its json.py wrote the plan."""
+    server = fakes.server_tree(tmp_path / "server")
+    git(server, "init", "--quiet")
+    commit(server)
+    fakes.write(server / "src" / "bitops.c", "int changed;\n")
+    ran = tmp_path / "ran"
+    for name in ("json.py", "pip.py", "venv.py", "sitecustomize.py", "conftest.py", "harness/__init__.py"):
+        fakes.write(server / name, f"open({str(ran)!r}, 'a').write({name!r})\n")
+    folder, output = tmp_path / "plumbline", tmp_path / "output"
+    (folder / "ci").mkdir(parents=True)
+    shutil.copy2(ROOT / "ci" / "action", folder / "ci" / "action")
+    python = shlex.quote(sys.executable)
+    for name, words in (("python", ""), ("plumb", "-I -m harness.cli")):
+        fakes.write(folder / ".venv" / "bin" / name, f'#!/bin/sh\nexec {python} {words} "$@"\n', mode=0o755)
+    asked = {"COMMAND": "premerge", "BASE": "HEAD", "TARGETS": "armv5", "CACHE": str(tmp_path / "cache")}
+    variables = {f"PLUMBLINE_{name}": value for name, value in asked.items()} | {"GITHUB_OUTPUT": str(output)}
+    subprocess.run([folder / "ci" / "action", "plan", "changes"], check=True, env=os.environ | variables, cwd=server)
+    assert '"bitops"' in output.read_text("utf-8")
+    assert not ran.exists(), ran.read_text("utf-8")
 
 
 def checked(folder: Path, code: int, verdict: str) -> dict[str, str]:

@@ -46,7 +46,7 @@ def test_an_environment_is_recreated_only_if_its_inputs_change(tmp_path: Path) -
     python = tmp_path / "outside" / "python3"
     python.parent.mkdir()
     copies = 'mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0" .venv/bin/plumb'
-    python.write_text(f'#!/bin/sh\ncase "$*" in "-m venv"*) echo made >>asked; {copies};; esac\n', "utf-8")
+    python.write_text(f'#!/bin/sh\ncase "$*" in "-I -m venv"*) echo made >>asked; {copies};; esac\n', "utf-8")
     python.chmod(0o755)
 
     def made(scripts: str, length: int) -> int:
@@ -57,6 +57,25 @@ def test_an_environment_is_recreated_only_if_its_inputs_change(tmp_path: Path) -
         return (tmp_path / "asked").read_text("utf-8").count("made")
 
     assert [made("old:main", 120), made("old:main", 100), made("new:main", 100)] == [1, 1, 2]
+
+
+def test_setting_up_imports_nothing_from_the_callers_folder(tmp_path: Path) -> None:
+    """Regression: a pull request's pip.py, in the folder from which the action sets up, ran before any check."""
+    (tmp_path / "ci").mkdir()
+    shutil.copy(ROOT / "ci" / "setup", tmp_path / "ci")
+    for name in ("requirements.txt", "pyproject.toml"):
+        (tmp_path / name).touch()
+    python = tmp_path / "outside" / "python3"
+    python.parent.mkdir()
+    copies = 'mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0" .venv/bin/plumb'
+    asked = shlex.quote(str(tmp_path / "asked"))
+    python.write_text(f'#!/bin/sh\necho "$*" >>{asked}\ncase "$*" in *"-m venv"*) {copies};; esac\n', "utf-8")
+    python.chmod(0o755)
+    environment = {"PATH": f"{python.parent}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-c", ". ci/setup"], cwd=tmp_path, env=environment, capture_output=True, check=True)
+    called = (tmp_path / "asked").read_text("utf-8").splitlines()
+    assert [line for line in called if not line.startswith("-I ")] == []
+    assert sum("-m pip install" in line for line in called) == 2
 
 
 def test_the_harness_is_compiled_into_the_folder_that_isolated_processes_use(tmp_path: Path) -> None:
@@ -70,7 +89,7 @@ def test_the_harness_is_compiled_into_the_folder_that_isolated_processes_use(tmp
     python.parent.mkdir()
     copies = 'mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0" .venv/bin/plumb'
     compiles = f'*compileall*) exec {shlex.quote(sys.executable)} "$@"'
-    python.write_text(f'#!/bin/sh\ncase "$*" in "-m venv"*) {copies};; {compiles};; esac\n', "utf-8")
+    python.write_text(f'#!/bin/sh\ncase "$*" in "-I -m venv"*) {copies};; {compiles};; esac\n', "utf-8")
     python.chmod(0o755)
     environment = {
         "PATH": f"{python.parent}:{os.environ['PATH']}",
@@ -104,11 +123,11 @@ def test_programs_start_in_a_folder_whose_name_means_something_to_a_shell(tmp_pa
     (tmp_path / "written").write_text(written, "utf-8")
     makes = f"mkdir -p .venv/bin; ln -s {shlex.quote(sys.executable)} .venv/bin/python; cp /bin/true .venv/bin/linter"
     program = f"install -m 755 {shlex.quote(str(tmp_path))}/written .venv/bin/plumb"
-    python.write_text(f'#!/bin/sh\ncase "$*" in "-m venv"*) {makes}; {program};; esac\n', "utf-8")
+    python.write_text(f'#!/bin/sh\ncase "$*" in "-I -m venv"*) {makes}; {program};; esac\n', "utf-8")
     python.chmod(0o755)
     environment = {"PATH": f"{python.parent}:{os.environ['PATH']}"}
     # The environment is a fake, without pip.
-    text = (folder / "ci" / "setup").read_text("utf-8").replace('"$root/.venv/bin/python" -m pip', "true -m pip")
+    text = (folder / "ci" / "setup").read_text("utf-8").replace('"$root/.venv/bin/python" -I -m pip', "true -m pip")
     (folder / "ci" / "setup").write_text(text, "utf-8")
     subprocess.run(["bash", "-c", ". ci/setup"], cwd=folder, env=environment, capture_output=True, check=True)
     link = tmp_path / "plumb"
@@ -132,9 +151,9 @@ def test_the_project_is_found_in_a_folder_whose_name_is_not_ascii_and_in_every_l
     packages = f".venv/lib/python3.{sys.version_info.minor}/site-packages"
     writes = f"{shlex.quote(str(Path(sys.executable).resolve()))} -m venv --without-pip .venv"
     names = f'pwd >{packages}/_plumbline.pth; cp "$0" .venv/bin/plumb'
-    python.write_text(f'#!/bin/sh\ncase "$*" in "-m venv"*) {writes}; {names};; esac\n', "utf-8")
+    python.write_text(f'#!/bin/sh\ncase "$*" in "-I -m venv"*) {writes}; {names};; esac\n', "utf-8")
     python.chmod(0o755)
-    text = (folder / "ci" / "setup").read_text("utf-8").replace('"$root/.venv/bin/python" -m pip', "true -m pip")
+    text = (folder / "ci" / "setup").read_text("utf-8").replace('"$root/.venv/bin/python" -I -m pip', "true -m pip")
     (folder / "ci" / "setup").write_text(text, "utf-8")
     environment = {"PATH": f"{python.parent}:{os.environ['PATH']}"}
     subprocess.run(["bash", "-c", ". ci/setup"], cwd=folder, env=environment, capture_output=True, check=True)

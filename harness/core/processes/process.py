@@ -28,6 +28,7 @@ from harness.core.processes.leftovers import ProcessRegistry
 from harness.core.processes.process_tree import STOPPING
 from harness.core.processes.processor_time import CountedProcess
 from harness.core.processes.scheduling import UsableTime
+from harness.core.untrusted_text import as_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -317,7 +318,7 @@ def run(
     started = time.monotonic()
     with _output_file(log) as stream:
         if log is not None:
-            stream.write(f"$ {shlex.join(words)}\n".encode())
+            stream.write(f"$ {as_utf8(shlex.join(words))}\n".encode())
             stream.flush()
         offset = stream.tell()
         with capped(stream.fileno(), start=offset):

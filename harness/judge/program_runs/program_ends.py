@@ -16,6 +16,7 @@ import msgspec
 from harness.analysis.program_traits.failure_message import NAMELESS, asserted_place, checked_place, last_line
 from harness.analysis.program_traits.program_types import unlike_host
 from harness.analysis.symbols import PROGRAM
+from harness.core import untrusted_text
 from harness.core.digests import key_of
 from harness.core.finding import UNKNOWN_FILE
 from harness.judge.sightings.places import of_caller, symbols_of
@@ -184,7 +185,7 @@ _CALLS_MAIN = "__libc_start_main"
 def _command_in_id(guest: Path, program: str) -> str:
     """A program and its arguments, without the folders in them, which differ between runs."""
     launch = program_launch.read_launch(guest)
-    words = [program_launch.shown(word) for word in launch.words[1:]] if launch is not None else []
+    words = [untrusted_text.as_utf8(word) for word in launch.words[1:]] if launch is not None else []
     script = [Path(launch.file).name] if launch is not None and launch.file != launch.program else []
     text = as_name(" ".join([program, *script, *(re.sub(r"[^\s=:,]*/", "", word) for word in words)])).strip("_")
     return text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}-{key_of([text])[:8]}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from elftools.elf.enums import ENUM_E_MACHINE
 
+from harness.core import untrusted_text
 from harness.record import cell_events, fault_log, program_launch
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def counts(cell: Path, events: Iterable[cell_events.Event]) -> ProgramCounts | N
 
 def _program_of(guest: Path) -> str:
     launch = program_launch.read_launch(guest)
-    return program_launch.shown(launch.program) if launch is not None else guest.name
+    return untrusted_text.as_utf8(launch.program) if launch is not None else guest.name
 
 
 def _why_unwatched(guest: Path) -> str | None:
@@ -110,7 +111,7 @@ def _why_unwatched(guest: Path) -> str | None:
     if silent is None:
         return None
     if loader := _NO_LOADER.search(program_launch.read_output(guest)):
-        program = program_launch.shown(launch.program)
+        program = untrusted_text.as_utf8(launch.program)
         return (
             f"the dynamic loader of {program}, {loader[1]}, is not among the libraries of the target: the program was "
             "built for another target (remove it, for example by make clean), or needs --sysroot"
@@ -139,7 +140,7 @@ def _remarks(cell: Path, target: str) -> Iterator[str]:
     launches = [launch for launch in read if not launch.is_probe]
     if len(read) > len(launches):
         yield f"probes of the build system, which are not judged: {len(read) - len(launches)}"
-    distinct = Counter(program_launch.shown(launch.program) for launch in launches)
+    distinct = Counter(untrusted_text.as_utf8(launch.program) for launch in launches)
     if launches:
         number = f"{len(launches)} {'execution' if len(launches) == 1 else 'executions'} below the command on {target}"
         yield f"{number}, {len(distinct)} distinct: {_listed([program for program, _ in distinct.most_common()])}"

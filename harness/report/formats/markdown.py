@@ -39,7 +39,7 @@ SHOWN_WITNESSES = 3
 SHOWN_SITES = 30
 SHOWN_OUTPUT = 5
 """Lines of a program's output: the last ones."""
-_SIGNS = {"PASS": "✅", "FAIL": "❌", "UNKNOWN": "⚠️", "XFAIL": "☑️", "SKIP": "⏭️"}
+_SIGNS = {"PASS": "✅", "FAIL": "❌", "UNKNOWN": "⚠", "XFAIL": "☑", "SKIP": "⏭"}
 
 
 def render(judgement: Judgement) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import itertools
+import os
 import re
 import textwrap
 from pathlib import Path
@@ -214,13 +215,28 @@ def environment(*folders: Path) -> jinja2.Environment:
     return made
 
 
+@functools.cache
+def _beginning() -> str:
+    """The beginning of every page, up to the policy that forbids it to run or load anything."""
+    template = (Path(__file__).parent / "base.html.jinja").read_text("utf-8")
+    before, policy, after = template.partition('<meta http-equiv="Content-Security-Policy"')
+    return before + policy + after.partition("\n")[0]
+
+
+def is_harmless(page: Path) -> bool:
+    """Whether a page begins as all pages do, so that a browser runs and loads nothing of it, whoever wrote the rest."""
+    expected = _beginning().encode()
+    with page.open("rb") as stream:
+        return stream.read(len(expected)) == expected
+
+
 def _harmless(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def link(*parts: str) -> str:
     """A relative address of a file in this run or a neighbouring one. No text can change it into another address."""
-    return "./" + quote("/".join(parts))
+    return "./" + quote(os.fsencode("/".join(parts)))
 
 
 def rows_of(judgement: Judgement) -> Mapping[str, dict[str, tuple[CellVerdict, int]]]:

@@ -21,7 +21,7 @@ from harness.core.cache import disk_errors, write_whole
 from harness.core.digests import key_of
 from harness.core.errors import InconclusiveError, PlumblineError, UsageError
 from harness.core.model import Record
-from harness.core.untrusted_text import one_line
+from harness.core.untrusted_text import as_utf8, one_line
 from harness.record import run_folder, stored_run
 from harness.report.formats import page
 from harness.report.formats import registry as formats
@@ -75,7 +75,7 @@ def write_site(folders: Sequence[Path], site: Path) -> HistorySite:
         ordered = sorted(read, key=lambda one: (one.seconds, one.folder.name), reverse=True)
         pages = {one.folder.name for one in ordered if _write_page(one.folder)}
         made = HistorySite(
-            schema=1, runs=[one.folder.name for one in ordered], left_out=[one_line(one) for one in left_out]
+            schema=1, runs=[as_utf8(one.folder.name) for one in ordered], left_out=[one_line(one) for one in left_out]
         )
         write_whole(site / "index.html", _index(ordered, pages, made.left_out).encode())
         write_whole(site / MARK, json_codec.pretty(made))
@@ -178,13 +178,18 @@ def _bytes_of(path: Path) -> bytes | None:
 
 
 def _write_page(folder: Path) -> bool:
-    """Render a run's own report if it is missing. False if that cannot be: for joined runs and for old formats."""
-    if not (folder / REPORT).is_file():
-        try:
-            judgement, record = formats.read(folder), run_folder.read_run(folder)
-        except PlumblineError:
-            return False
-        write_whole(folder / REPORT, page.render(folder, judgement, record, shows_history=False).encode())
+    """Render a run's own report if it is missing, or if a stranger's scripts may be in it. False if that cannot be: for
+    joined runs and for old formats.
+    """
+    report = folder / REPORT
+    if report.is_file() and page.is_harmless(report):
+        return True
+    report.unlink(missing_ok=True)
+    try:
+        judgement, record = formats.read(folder), run_folder.read_run(folder)
+    except PlumblineError:
+        return False
+    write_whole(report, page.render(folder, judgement, record, shows_history=False).encode())
     return True
 
 

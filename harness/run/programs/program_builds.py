@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from harness.analysis.program_traits.program_types import built_unlike
+from harness.core import untrusted_text
 from harness.record import program_launch
 
 if TYPE_CHECKING:
@@ -30,6 +31,6 @@ def note_builds(cell: Path, target: Target, triple: str) -> None:
     launches = filter(None, map(program_launch.read_launch, program_launch.guests(cell)))
     paths = dict.fromkeys(launch.program for launch in launches if not launch.is_probe)
     unlike = {path: built_unlike(path, tuple(target.compiler_flags), time_bytes) for path in islice(paths, MOST_READ)}
-    lines = [f"{how}\t{program_launch.shown(path)}\n" for path, how in unlike.items() if how]
+    lines = [f"{how}\t{untrusted_text.as_utf8(path)}\n" for path, how in unlike.items() if how]
     if lines:
         (cell / program_launch.BUILT_OTHERWISE).write_text("".join(lines), "utf-8")

@@ -119,6 +119,11 @@ class Channel:
         self._reader = threading.Thread(target=self._read, name="control channel", daemon=True)
         self._reader.start()
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can come, because the other end has closed it or wrote what cannot be read."""
+        return bool(self._problem)
+
     def close(self) -> None:
         """Close the channel; threads that wait for a reply get a ChannelError."""
         # The other end may have closed first.

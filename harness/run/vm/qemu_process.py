@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from harness.build import toolchain
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process, scheduling
 from harness.core.processes.temporary_folder import refuse_long
+from harness.record import fault_log
 from harness.run.vm.init_channel import Channel, ChannelError
 from harness.run.vm.network_watch import CLOSED_PORT, NetworkWatch, answers, silence
 from harness.run.vm.qemu_command import control_port, emulator_command, forwarded_ports
@@ -36,6 +38,8 @@ BOOT_ATTEMPTS = 2
 SOCKET_SECONDS = 30.0
 MIGRATION_SECONDS = 120.0
 """Time limit for the machine's state to be saved or loaded."""
+CLOSING_SECONDS = 2.0
+"""How long an emulator whose channel is closed may take to end."""
 POLL_SECONDS = 0.01
 LOOK_AGAIN_SECONDS = 0.5
 
@@ -155,15 +159,32 @@ class QemuProcess:
     def problem(self, detail: str) -> InfrastructureError:
         """An error with the last output of the emulator and the console."""
         tail = [line for path in (self.emulator_log, self.console) for line in _lines(path)[-8:]]
-        code = None if self._process is None else self._process.poll()
-        what = "its kernel panicked" if self._panicked() else self._ended_because or detail
+        what, remedy = detail, "run again; if it happens again, read the log"
+        code = self._exit_status()
+        if self._panicked():
+            what = "its kernel panicked"
+        elif self._ended_because:
+            what, remedy = self._ended_because, "run again, with fewer --jobs"
+        elif code is not None:
+            what = f"{fault_log.signal_name(-code)} ended its emulator" if code < 0 else "its emulator has ended"
+            if -code == signal.SIGKILL:
+                remedy = "run again; with fewer --jobs, if `dmesg` says that memory was short"
         return InfrastructureError(
             f"the machine {self.image.kernel.spec.name} failed: {what}",
             where=str(self.folder),
             because="\n".join([*([f"the emulator ended with status {code}"] if code is not None else []), *tail]),
-            remedy="read the log; plumb clean, and the kernel is built again",
+            remedy=remedy,
             log=str(self.console),
         )
+
+    def _exit_status(self) -> int | None:
+        """The emulator's status, negative for a signal; None while it runs. Its channel closes before it has one."""
+        if self._process is None:
+            return None
+        deadline = time.monotonic() + (CLOSING_SECONDS if self._channel is not None and self._channel.closed else 0.0)
+        while self._process.poll() is None and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        return self._process.returncode
 
     def _start(self) -> None:
         machine = self.image.kernel.spec.machine

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.build.sources.tree_files import entries_of
+from harness.core import untrusted_text
 from harness.core.errors import InfrastructureError, PlumblineError, UsageError
 from harness.judge.baseline import BaseRevision
 from harness.record.run_record import CHANGES
@@ -99,26 +100,30 @@ class Checkout:
 
     def files(self) -> list[str]:
         """The files below the folder that git does not ignore, relative to it."""
-        names = self._git.ask("ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0")
-        return [name for name in names if name]
+        return self._git.names("ls-files", "--cached", "--others", "--exclude-standard", "-z")
 
     def changed(self, base: BaseRevision) -> list[str]:
         """Files below the folder that differ from a revision: committed since, uncommitted, untracked or removed.
 
         Paths are relative to the folder. Files that git ignores do not count (`unseen`), but those count that git was
         told to take for unchanged, and those of submodules: compilers read them. What links lead to counts under the
-        links' names as well, also where it is beside the folder: compilers read it there.
+        links' names as well, also where it is beside the folder: compilers read it there. Bytes of a name that are not
+        UTF-8 are escaped.
         """
+        return sorted(map(untrusted_text.as_utf8, self.differing(base)))
+
+    def differing(self, base: BaseRevision) -> set[str]:
+        """The same, with the names of the files as they are."""
         words = ["--name-only", "--no-renames", "--no-ext-diff", *_SUBMODULES, "-z", "--relative"]
-        differing = self._git.ask("diff", *words, base.commit).split("\0")
-        untracked = self._git.ask("ls-files", "--others", "--exclude-standard", "-z").split("\0")
-        found = {name for name in [*differing, *untracked, *self._overlooked(base.commit)] if name}
+        differing = self._git.names("diff", *words, base.commit)
+        untracked = self._git.names("ls-files", "--others", "--exclude-standard", "-z")
+        found = {*differing, *untracked, *self._overlooked(base.commit)}
         changed = {file for name in found for file in self._files_of(name, base)}
-        return sorted(changed | set(self._behind_links(changed, base.commit)))
+        return changed | set(self._behind_links(changed, base.commit))
 
     def changed_lines(self, base: BaseRevision, name: str) -> list[range]:
         """The lines of a file, counted from 1, that differ from a revision, piece by piece. A piece is empty if lines
-        were only removed. No pieces mean that the lines are unknown.
+        were only removed. No pieces mean that the lines are unknown, as those of a file whose name is not UTF-8.
         """
         for place, commit in self._submodules(base.commit).items():
             if name.startswith(f"{place}/") and (module := self._submodule(place)) is not None:
@@ -133,12 +138,12 @@ class Checkout:
 
     def unseen(self) -> list[str]:
         """Sources that may differ from a revision without anyone noticing, and that a build may read: git ignores them,
-        or links lead to them out of the repository. Paths are relative to the folder.
+        or links lead to them out of the repository. Paths are as those of `changed`.
         """
-        ignored = self._git.ask("ls-files", "--others", "--ignored", "--exclude-standard", "-z").split("\0")
+        ignored = self._git.names("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
         top = self._git.top()
         elsewhere = (name for name, real in self._outside() if not real.is_relative_to(top))
-        return sorted(name for name in {*ignored, *elsewhere} if _READ.match(name))
+        return sorted(untrusted_text.as_utf8(name) for name in {*ignored, *elsewhere} if _READ.match(name))
 
     def _files_of(self, name: str, base: BaseRevision) -> list[str]:
         """The files that differ from a revision, for a name that git reports: more than one for a submodule. The
@@ -149,13 +154,13 @@ class Checkout:
             return [name]
         commit = self._submodules(base.commit).get(name, "")
         known = commit and module.has(commit)
-        files = module.changed(_replaced(base, commit)) if known else module.files()
+        files = module.differing(_replaced(base, commit)) if known else module.files()
         return [f"{name.rstrip('/')}/{file}" for file in files] or [name]
 
     def _submodules(self, revision: str) -> dict[str, str]:
         """The submodules below the folder in a commit: place -> their own commit."""
         if revision not in self._submodules_in:
-            lines = self._git.ask("ls-tree", "-r", "-z", revision).split("\0")
+            lines = self._git.names("ls-tree", "-r", "-z", revision)
             rows = (line.split(None, 3) for line in lines if line.startswith("160000 "))
             self._submodules_in[revision] = {place: commit for _, _, commit, place in rows}
         return self._submodules_in[revision]
@@ -187,7 +192,7 @@ class Checkout:
         """The files that differ from a revision among those that git was configured to ignore: `git update-index` with
         --assume-unchanged or --skip-worktree. Files that a sparse checkout lacks do not count.
         """
-        lines = self._git.ask("ls-files", "-v", "-z").split("\0")
+        lines = self._git.names("ls-files", "-v", "-z")
         marked = [line[2:] for line in lines if line[:1] == "S" or line[:1].islower()]
         return [name for name in marked if (self.path / name).is_file() and self._differs(name, revision)]
 

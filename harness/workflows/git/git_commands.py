@@ -33,16 +33,25 @@ class Git:
 
         `index`: a file to use instead of the checkout's own. `folder`: where git runs instead.
         """
-        result = self.run(*words, index=index, folder=folder)
-        if result.code != 0:
-            raise InfrastructureError(f"git {words[0]} failed", where=str(self.path), because=result.text.strip())
-        return result.text.removesuffix("\n")
+        return self._successful(*words, index=index, folder=folder).text.removesuffix("\n")
+
+    def names(self, *words: str) -> list[str]:
+        """The file names that git prints with `-z`, as Python names files: bytes that are not UTF-8 are surrogates.
+        Raises InfrastructureError when git fails.
+        """
+        return [name for name in os.fsdecode(self._successful(*words).output).split("\0") if name]
 
     def run(self, *words: str, index: Path | None = None, folder: Path | None = None) -> process.Result:
         """The same with its exit status, which the caller judges. Raises InfrastructureError without git."""
         settings = [word for setting in _SETTINGS for word in ("-c", setting)]
         command: list[str | Path] = ["git", "-C", folder or self.path, *settings, *words]
         return process.run(command, deadline_seconds=GIT_SECONDS, environment=_environment(index))
+
+    def _successful(self, *words: str, index: Path | None = None, folder: Path | None = None) -> process.Result:
+        result = self.run(*words, index=index, folder=folder)
+        if result.code != 0:
+            raise InfrastructureError(f"git {words[0]} failed", where=str(self.path), because=result.text.strip())
+        return result
 
     def commit(self, revision: str) -> str | None:
         """The commit that a revision names; None if there is none."""

@@ -54,7 +54,8 @@ def passed(output: bytes, folder: str, tree: Path) -> dict[str, set[int]]:
     known: dict[str, set[int] | None] = {}
     here: set[int] | None = None
     number = 0
-    for line in output.decode("utf-8", "replace").split("\n"):
+    # Bytes of a file's name are escaped as by harness.core.untrusted_text.as_utf8.
+    for line in output.decode("utf-8", "backslashreplace").split("\n"):
         if line.startswith("# ") and (marker := _MARKER.match(line)):
             number, name = int(marker[1]), marker[2]
             if name not in known:

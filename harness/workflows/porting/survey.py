@@ -24,7 +24,7 @@ from harness.analysis import disassembly, symbols
 from harness.build.sources import tree_files
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.build.workshop.build_plan import BuildPlan
-from harness.core import json_codec
+from harness.core import json_codec, untrusted_text
 from harness.core.errors import UsageError
 from harness.core.finding import place_in_file
 from harness.core.model import CANARY_SUITE
@@ -111,7 +111,7 @@ class _Porter:
         self.request = check.request
         self.findings = findings
         self.tree = check.tree
-        self.files = _readable(self.tree)
+        self.files = readable(self.tree)
 
     def examine(self, setup: TargetSetup) -> tuple[TargetPort, Death | None]:
         """Build without the project's help and with it, start the server, and read the run and the source.
@@ -191,10 +191,10 @@ def write(folder: Path, report: PortReport, judgement: Judgement) -> list[Path]:
     return [folder / name for name in documents]
 
 
-def _readable(tree: SourceTree) -> dict[str, str]:
-    """Name -> text of every source file and makefile."""
+def readable(tree: SourceTree) -> dict[str, str]:
+    """Name -> text of every source file and makefile. Names are as in the compilers' messages."""
     paths = {
-        str(path.relative_to(tree.content)): path
+        untrusted_text.as_utf8(str(path.relative_to(tree.content))): path
         for path in tree_files.source_files(tree.content)
         if not path.is_symlink()
     }

@@ -286,6 +286,29 @@ def test_a_kernel_panic_is_reported_with_its_last_messages(tmp_path: Path) -> No
     assert "No working init found" in caught.value.because
 
 
+@pytest.mark.parametrize(
+    ("number", "what", "because", "remedy"),
+    [
+        (signal.SIGKILL, "SIGKILL ended its emulator", "ended with status -9", "run again; with fewer --jobs, if"),
+        (signal.SIGSEGV, "SIGSEGV ended its emulator", "ended with status -11", "run again; if it happens again, read"),
+        (signal.SIGTERM, "its emulator has ended", "terminating on signal 15", "run again; if it happens again, read"),
+    ],
+    ids=["killed", "crashed", "terminated"],
+)
+def test_a_machine_that_was_ended_from_outside_is_reported_with_what_ended_it(
+    number: int, what: str, because: str, remedy: str, tmp_path: Path
+) -> None:
+    with canary_machine("versatile", "armv5", tmp_path) as machine:
+        os.kill(machine.emulator_pid, number)
+        with pytest.raises(InfrastructureError) as caught:
+            wait_for(lambda: machine.request("ping"), seconds=10)
+    assert caught.value.what == f"the machine versatile failed: {what}"
+    assert because in caught.value.because
+    # Neither an emptied cache nor another kernel helps.
+    assert caught.value.remedy.startswith(remedy)
+    assert "clean" not in caught.value.remedy
+
+
 def test_a_boot_that_hangs_is_ended_and_reported_with_the_consoles_last_lines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

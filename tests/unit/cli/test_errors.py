@@ -45,6 +45,22 @@ def test_an_invalid_file_name_is_exit_4(plumb: Plumb, tmp_path: Path) -> None:
     assert (code, "error: no judgement to report" in err) == (ExitCode.USAGE, True)
 
 
+def test_a_name_that_is_not_utf8_is_exit_4_where_a_document_needs_it(
+    plumb: Plumb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it was a bug in Plumbline. Of a text that no file's name can be, it still is one."""
+    name = os.fsdecode(b"/home/odd\xe9")
+
+    def named(*_: object, **__: object) -> bytes:
+        return f"exec gcc '-ffile-prefix-map={name}=/plumbline' -O2\n".encode()
+
+    monkeypatch.setattr("harness.cli.inventory.make_plan", named)
+    code, _, err = plumb("plan")
+    assert (code, err.splitlines()[0]) == (ExitCode.USAGE, r"error: a name is not UTF-8 (/home/odd\udce9)"), err
+    name = "\ud800"
+    assert plumb("plan")[0] == ExitCode.HARNESS_BUG
+
+
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
 def test_no_memory_and_no_thread_are_exit_7(plumb: Plumb, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def refused(*_: object, **__: object) -> None:

@@ -55,7 +55,9 @@ def test_the_log_is_headed_by_the_command_and_keeps_the_output_of_every_command(
     log = tmp_path / "log"
     first = process.run(["echo", "two words"], deadline_seconds=10, log=log)
     second = process.run(["echo", "again"], deadline_seconds=10, log=log)
-    assert log.read_text("utf-8") == "$ echo 'two words'\ntwo words\n$ echo again\nagain\n"
+    process.run(["true", os.fsdecode(b"not UTF-8: \xe9")], deadline_seconds=10, log=log)
+    headed = "$ echo 'two words'\ntwo words\n$ echo again\nagain\n"
+    assert log.read_text("utf-8") == headed + "$ true 'not UTF-8: \\xe9'\n"
     assert (first.text, second.text) == ("two words\n", "again\n")
 
 

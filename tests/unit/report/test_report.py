@@ -14,7 +14,8 @@ import pytest
 import xmlschema
 from rich.console import Console
 
-from harness.core.finding import UNKNOWN_FILE, Frame
+from harness.core.finding import UNKNOWN_FILE, Frame, Verdict
+from harness.core.untrusted_text import visible
 from harness.report import terminal
 from harness.report.formats import markdown
 from harness.report.formats import registry as formats
@@ -225,6 +226,12 @@ def test_a_hostile_server_gives_the_terminal_nothing_to_obey() -> None:
     assert "\\x1b[31m" in text
     # A runner of GitHub's obeys a line that begins so, whatever is before it.
     assert [line for line in text.splitlines() if line.strip().startswith("::")] == []
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_the_sign_of_a_verdict_is_not_escaped_with_the_document(verdict: Verdict) -> None:
+    """Regression: the heading of a run without a verdict had the escape of an invisible character."""
+    assert visible(markdown.signed(verdict)) == markdown.signed(verdict)
 
 
 def test_a_hostile_server_gives_a_summary_neither_html_nor_images_nor_lines() -> None:

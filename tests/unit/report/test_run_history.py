@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from base64 import b64decode
 from typing import TYPE_CHECKING
@@ -220,6 +221,44 @@ def test_hostile_runs_are_shown_escaped(tmp_path: Path, plumb: Plumb) -> None:
     assert all(
         path.name.replace("-", "").replace("_", "").replace(".", "").isalnum() for path in (site / "runs").iterdir()
     )
+
+
+def test_a_strangers_page_in_an_existing_site_cannot_run_scripts(tmp_path: Path, plumb: Plumb) -> None:
+    """Regression: a page that was there remained, whatever it did."""
+    names = ("20260101-000000", "20260102-000000", "20260103-000000")
+    for name in names:
+        judged_run(tmp_path / "runs", name)
+    site = tmp_path / "site"
+    plumb("history", tmp_path / "runs", "--output", site)
+    own, hostile, old = (site / "runs" / name / "report.html" for name in names)
+    fakes.write(own, own.read_text("utf-8") + "<!-- still ours -->")
+    for page in (hostile, old):
+        fakes.write(page, "<!doctype html>\n<script>alert(1)</script>\n" + page.read_text("utf-8"))
+    # Nothing can render the page of an old format again.
+    fakes.write(old.with_name("run.json"), "{}")
+    assert plumb("history", tmp_path / "runs" / names[0], "--output", site)[0] == ExitCode.PASS
+    assert "still ours" in own.read_text("utf-8"), "not every page of a long history is rendered each time"
+    assert Outline(hostile.read_text("utf-8")).named("script") == []
+    assert not old.exists()
+    index = Outline((site / "index.html").read_text("utf-8"))
+    shown = {each["href"] for each in index.named("a") if each["href"].startswith("./")}
+    assert shown == {f"./runs/{name}/report.html" for name in names[:2]}
+
+
+def test_runs_whose_names_are_not_utf8_are_shown_and_linked(tmp_path: Path, plumb: Plumb) -> None:
+    """Regression: a stranger's site, or a folder beside the run's own, made the command a bug in Plumbline."""
+    run = judged_run(tmp_path / "runs", "20260101-000000")
+    site = tmp_path / "site"
+    plumb("history", run, "--output", site)
+    plumb("report", run)
+    for beside in (site / "runs", run.parent):
+        shutil.copytree(run, beside / os.fsdecode(b"20260102-000000-\xe9"))
+    assert plumb("history", run, "--output", site)[0] == ExitCode.PASS
+    assert json.loads((site / "history.json").read_text("utf-8"))["runs"][0] == r"20260102-000000-\xe9"
+    assert plumb("report", run)[0] == ExitCode.PASS
+    for page, address in ((site / "index.html", "./runs/"), (run / "report.html", "./../")):
+        links = [each["href"] for each in Outline(page.read_text("utf-8")).named("a") if "%E9" in each["href"]]
+        assert set(links) == {f"{address}20260102-000000-%E9/report.html"}
 
 
 def test_unreadable_runs_of_a_folder_are_listed_and_an_explicitly_named_one_is_an_error(

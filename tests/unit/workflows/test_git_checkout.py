@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from typing import TYPE_CHECKING
@@ -332,6 +333,35 @@ def test_sources_that_git_ignores_are_reported_as_unseen(clone: Path) -> None:
     checkout = Checkout(clone)
     assert checkout.changed(checkout.base("HEAD")) == []
     assert checkout.unseen() == ["deps/lua/mine.mk", "src/away.h", "src/mine.h", "src/part/mine.c"]
+
+
+def test_files_whose_names_are_not_utf8_count_and_their_names_are_text(tmp_path: Path) -> None:
+    """Regression: a change that git was told to ignore did not count, and a name behind a link was no text."""
+    bad, top = os.fsdecode(b"odd\xe9"), tmp_path / "whole"
+    server = fakes.server_tree(top / "redis")
+    fakes.write(server / ".gitignore", "ignored*\n")
+    for name in ("plain.c", "hidden.c", f"{bad} plain.c", f"{bad} hidden.c"):
+        fakes.write(server / "src" / name, "int here;\n")
+    fakes.write(top / "common" / f"{bad} shared.c", "int here;\n")
+    (server / "src" / f"{bad} inner.c").symlink_to(f"{bad} plain.c")
+    (server / "src" / f"{bad} outer.c").symlink_to(f"../../common/{bad} shared.c")
+    (server / "src" / f"{bad} away.h").symlink_to("/usr/include/stdio.h")
+    git(top, "init", "--quiet")
+    git(top, "config", "core.autocrlf", "false")
+    commit(top)
+    git(server, "update-index", "--assume-unchanged", f"src/{bad} hidden.c")
+    fakes.write(server / "src" / f"ignored {bad}.c", "int here;\n")
+    checkout = Checkout(server)
+    base = checkout.base("HEAD")
+    assert checkout.changed(base) == []
+    assert checkout.unseen() == [r"src/ignored odd\xe9.c", r"src/odd\xe9 away.h"]
+    for path in (server / "src" / f"{bad} plain.c", server / "src" / f"{bad} hidden.c"):
+        fakes.write(path, "int other;\n")
+    fakes.write(top / "common" / f"{bad} shared.c", "int other;\n")
+    changed = [rf"src/odd\xe9 {name}.c" for name in ("hidden", "inner", "outer", "plain")]
+    assert checkout.changed(base) == changed
+    edited = edited_lines(checkout, base, changed)
+    assert (edited.pieces, edited.whole) == ({}, False), "nothing may count as the whole change"
 
 
 @pytest.mark.parametrize("how", ["--assume-unchanged", "--skip-worktree"])

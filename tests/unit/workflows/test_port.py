@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +20,7 @@ from harness.core.model import BuildSettings
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.record.compiler_warnings import Diagnostic
-from harness.workflows.porting import attempt, conditionals, items, makefiles, markdown, page, xmemalign
+from harness.workflows.porting import attempt, conditionals, items, makefiles, markdown, page, survey, xmemalign
 from harness.workflows.porting.document import (
     BLOCKERS,
     Assumption,
@@ -31,6 +33,7 @@ from harness.workflows.porting.document import (
     Xmemalign,
 )
 from harness.workflows.porting.sections import ANY_POLICY
+from tests.support import fakes
 from tests.support.judgements import HOSTILE, cell, judgement, run_folder
 from tests.unit.report.test_page import Outline
 
@@ -207,6 +210,27 @@ def regions() -> list[Region]:
     lines = conditionals.passed(text.encode(), f"{TREE}/src", TREE)
     assert lines == {"src/endian.h": {2, 3, 7, 18}}
     return conditionals.regions({"src/endian.h": SOURCE, "src/not_compiled.c": SOURCE}, lines)
+
+
+def test_files_whose_names_are_not_utf8_are_read_under_the_compilers_names_for_them(tmp_path: Path) -> None:
+    """Regression: their names were a bug in Plumbline, once one of them had a line to report."""
+    bad = os.fsdecode(b"src/odd\xe9.h")
+    fakes.server_tree(tmp_path)
+    fakes.write(tmp_path / bad, "#pragma once\n#ifdef __sun\nint sun;\n#else\nint here;\n#endif\n")
+    fakes.write(tmp_path / os.fsdecode(b"src/odd\xe9.mk"), "ifeq ($(uname_S),SunOS)\nendif\n")
+    files = survey.readable(fakes.opened(tmp_path))
+    assert sorted(files) == ["src/bitops.c", r"src/odd\xe9.h", r"src/odd\xe9.mk", "src/version.h"]
+    (tmp_path / "main.c").write_bytes(b'#include "src/odd\xe9.h"\n')
+    output = subprocess.run(
+        ["cc", "-E", "-dD", "-dI", "main.c"], cwd=tmp_path, check=True, stdout=subprocess.PIPE
+    ).stdout
+    (region, other) = conditionals.regions(files, conditionals.passed(output, str(tmp_path), tmp_path))
+    assert (region.file, region.first, region.compiled) == (r"src/odd\xe9.h", 3, False)
+    assert other.compiled
+    (line,) = makefiles.assumptions({name: text for name, text in files.items() if makefiles.is_makefile(name)})
+    port = msgspec.structs.replace(report().targets[0], regions=[region], assumptions=[line])
+    (read,) = json_codec.decode(json_codec.encode(report(targets=[port])), PortReport).targets
+    assert [*read.regions, *read.assumptions] == [region, line]
 
 
 def test_code_is_compiled_if_the_preprocessor_passed_a_line_of_it() -> None:
