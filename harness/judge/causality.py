@@ -86,7 +86,7 @@ class Evidence:
         for event in self._guests:
             if killed_from_outside(event):
                 self._not_the_servers.add(event.name)
-                self._doubt(f"a guest was {from_outside(event.detail)}")
+                self._doubt(f"{'the native build' if event.oracle else 'a guest'} was {from_outside(event.detail)}")
             folder = self._folder_of(event)
             for name in event.left:
                 if not (folder / name).is_file():

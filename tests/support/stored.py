@@ -151,11 +151,17 @@ class StoredRun:
         test: str = "",
         strangers: int = 0,
         pid: int = fakes.PID,
+        oracle: bool = False,
     ) -> None:
         """Record how a guest ended."""
         (self.cell(target, suite) / name).mkdir(parents=True, exist_ok=True)
-        event = cell_events.GuestEvent(name=name, end=end, detail=detail, test=test, pid=pid, strangers=strangers)
-        self.add(target, suite, event)
+        self.add(
+            target,
+            suite,
+            cell_events.GuestEvent(
+                name=name, end=end, detail=detail, test=test, pid=pid, strangers=strangers, oracle=oracle
+            ),
+        )
 
     def own_guest(
         self,

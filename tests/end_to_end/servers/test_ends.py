@@ -137,6 +137,8 @@ def test_a_server_killed_or_stopped_from_outside_makes_the_run_unknown(
         out, _ = plumb.communicate(timeout=RUN_SECONDS)
     read = json.loads(out)
     assert (plumb.returncode, read["verdict"], read["findings"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN", [])
+    (reason,) = [cell["reason"] for cell in read["cells"] if cell["suite"] == "bitops"]
+    assert ("a guest was" in reason, "the native build was" in reason) == (server == "guest", server == "oracle")
 
 
 @pytest.mark.slow(instead="tests/unit/judge/test_second_opinion.py")

@@ -280,6 +280,15 @@ def test_a_known_finding_does_not_excuse_a_guest_that_was_killed(run: StoredRun,
     assert verdict_of(run.finish(), tmp_path, KNOWN)[0] == "UNKNOWN"
 
 
+@pytest.mark.parametrize(("oracle", "who"), [(False, "a guest"), (True, "the native build")])
+def test_a_killed_server_is_named_as_what_it_is(run: StoredRun, tmp_path: Path, *, oracle: bool, who: str) -> None:
+    """Regression: the native build was called a guest, as if the server under test had been ended."""
+    run.test("armv5", "bitops", "test_bitpos")
+    run.guest("armv5", "bitops", "guest-2", end="signal", detail="killed by SIGKILL", oracle=oracle)
+    verdict, why = verdict_of(run.finish(), tmp_path)
+    assert (verdict, why) == ("UNKNOWN", f"{who} was killed by SIGKILL from outside (out of memory, or by hand)")
+
+
 def test_a_known_finding_does_not_excuse_that_nothing_passed(run: StoredRun, tmp_path: Path) -> None:
     a_fault(run)
     verdict, why = verdict_of(run.finish(), tmp_path, KNOWN)
