@@ -45,7 +45,7 @@ def _oracles(run: Path) -> list[psutil.Process]:
 
 
 def _cells(run: Path) -> list[psutil.Process]:
-    return [one for one in processes_of(run / CELL / "cell.json") if "pytest" in " ".join(one.cmdline())]
+    return [one for one in processes_of(run / CELL / "cell.json") if "pytest" in " ".join(_words(one))]
 
 
 def _helpers(plumb: subprocess.Popen[bytes], name: str) -> list[psutil.Process]:
@@ -57,6 +57,7 @@ def _helpers(plumb: subprocess.Popen[bytes], name: str) -> list[psutil.Process]:
 
 
 def _words(one: psutil.Process) -> list[str]:
+    """A process's command line; empty if it has ended meanwhile."""
     try:
         return list(one.cmdline())
     except psutil.Error:

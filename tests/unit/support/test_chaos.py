@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import random
+import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tests.chaos import faults, rounds
@@ -52,6 +55,17 @@ def test_each_kind_of_fault_has_its_turn_and_a_seed_has_its_order() -> None:
     orders = [[rounds.in_turn(kinds, seed, number) for number in range(2 * len(kinds))] for seed in (1, 1, 2)]
     assert Counter(orders[0]) == dict.fromkeys(kinds, 2)
     assert orders[0] == orders[1] != orders[2]
+
+
+@pytest.mark.parametrize("fault", ["cell's process killed", "cell's process told to end"])
+def test_a_victim_that_ends_while_it_is_looked_for_ends_no_campaign(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: str
+) -> None:
+    with subprocess.Popen(["sleep", "60"]) as ended:
+        found = psutil.Process(ended.pid)
+        ended.kill()
+    monkeypatch.setattr(faults, "processes_of", lambda *_, **__: [found])
+    faults.LIVE[fault](ended, tmp_path, random.Random(1))
 
 
 def test_a_campaign_goes_on_where_it_was(tmp_path: Path) -> None:
