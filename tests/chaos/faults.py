@@ -182,8 +182,13 @@ def _remove_sockets(run: Path, draw: random.Random) -> None:
 
 def _forbid_writing(run: Path) -> None:
     """Make a folder read-only for everybody, as a file system with errors. `allow_writing` ends that."""
-    subprocess.run(["mount", "--bind", run, run], check=True)
-    subprocess.run(["mount", "-o", "remount,bind,ro", run], check=True)
+    read_only = False
+    while not read_only:
+        subprocess.run(["mount", "--bind", run, run], check=True)
+        read_only = subprocess.run(["mount", "-o", "remount,bind,ro", run], check=False).returncode == 0
+        if not read_only:
+            # A file in it was opened for writing between the two.
+            allow_writing(run)
 
 
 def allow_writing(run: Path) -> None:
