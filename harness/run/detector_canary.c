@@ -6,6 +6,8 @@
  * numbers come from outside the functions, so that no compiler sees the error and removes it.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,6 +93,66 @@ APART static void uninitialised(long off)
     free(fresh);
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int turn;
+static volatile int flag;
+
+/* The other thread loads, and then says so without ordering anything. */
+static void *load_locked(void *off)
+{
+    if (!off) {
+        pthread_mutex_lock(&lock);
+    }
+    sink = (unsigned char)memory[3];
+    if (!off) {
+        pthread_mutex_unlock(&lock);
+    }
+    atomic_store_explicit(&turn, 1, memory_order_relaxed);
+    return NULL;
+}
+
+APART static void race_store(long off)
+{
+    pthread_t other;
+
+    pthread_create(&other, NULL, load_locked, (void *)off);
+    while (atomic_load_explicit(&turn, memory_order_relaxed) == 0) {
+    }
+    if (!off) {
+        pthread_mutex_lock(&lock);
+    }
+    memory[3] = 1;
+    if (!off) {
+        pthread_mutex_unlock(&lock);
+    }
+    pthread_join(other, NULL);
+}
+
+/* Servers order a volatile flag by fences. */
+static void *load_fenced(void *off)
+{
+    sink = (unsigned char)memory[3];
+    if (!off) {
+        atomic_thread_fence(memory_order_release);
+    }
+    flag = 1;
+    return NULL;
+}
+
+APART static void race_fence(long off)
+{
+    pthread_t other;
+
+    pthread_create(&other, NULL, load_fenced, (void *)off);
+    while (flag == 0) {
+    }
+    if (!off) {
+        atomic_thread_fence(memory_order_acquire);
+    }
+    memory[3] = 1;
+    pthread_join(other, NULL);
+}
+
 static const struct {
     const char *name;
     void (*perform)(long off);
@@ -106,6 +168,8 @@ static const struct {
     {"overflow-copy", overflow_copy},
     {"use-after-free", use_after_free},
     {"uninitialised", uninitialised},
+    {"race-store", race_store},
+    {"race-fence", race_fence},
 };
 
 int main(int argc, char **argv)

@@ -30,6 +30,12 @@ class Detector(NamedTuple):
     """Environment variables that make a program report errors and continue."""
     prelude: str = ""
     """C text to prepend to every file compiled for a target."""
+    suppressions: str = ""
+    """The file of a tree in which its authors name reports that they expect, one a line."""
+    suppressing: str = ""
+    """The C function that returns such text to the detector, defined like the rest of the prelude."""
+    sees_order: bool = False
+    """Whether it reports what only another memory order than the host's would show."""
     command: tuple[str, ...] = ()
     """The start of a native program's command line."""
     hides_program: str = ""

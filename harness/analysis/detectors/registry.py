@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.analysis.detectors import asan, memcheck, ubsan
+from harness.analysis.detectors import asan, memcheck, tsan, ubsan
 from harness.analysis.detectors.detector import Detector
 from harness.analysis.detectors.report import Line, Report
 from harness.core.errors import UsageError
@@ -27,6 +27,7 @@ DETECTORS: dict[str, Detector] = {
     for detector in (
         asan.ASAN,
         memcheck.VALGRIND,
+        tsan.TSAN,
         ubsan.UBSAN,
     )
 }
@@ -49,14 +50,31 @@ def named(name: str) -> Detector:
     return DETECTORS.get(name, _NONE)
 
 
-def write_prelude(name: str, folder: Path) -> list[str]:
-    """Write a detector's prelude, if any, into a folder; returns the flags that make compilers read it first."""
-    prelude = named(name).prelude
-    if not prelude:
+def write_prelude(name: str, folder: Path, tree: Path | None = None) -> list[str]:
+    """Write a detector's prelude, if any, into a folder; returns the flags that make compilers read it first.
+
+    `tree`: the source tree, which may name reports that its authors expect.
+    """
+    detector = named(name)
+    if not detector.prelude:
         return []
     path = folder / PRELUDE_FILE
-    path.write_text(prelude, "utf-8")
+    path.write_text(detector.prelude + _suppressions(detector, tree), "utf-8")
     return ["-include", str(path)]
+
+
+def _suppressions(detector: Detector, tree: Path | None) -> str:
+    """C text by which a detector reads the tree's own list; empty if the tree has none."""
+    file = tree / detector.suppressions if tree is not None and detector.suppressions else None
+    if file is None or not file.is_file():
+        return ""
+    lines = [line.strip() for line in file.read_text("utf-8", "replace").splitlines()]
+    text = "".join(f'"{_escaped(line)}\\n"' for line in lines if line and not line.startswith("#"))
+    return detector.suppressing.replace("TEXT", text or '""')
+
+
+def _escaped(text: str) -> str:
+    return "".join(one if one.isalnum() else f"\\{ord(one):03o}" for one in text if ord(one) < 128)
 
 
 def reports(log: bytes, name: str) -> list[Report]:

@@ -1,4 +1,4 @@
-"""Reads the stacks of both sanitizers, which one library prints."""
+"""Reads the stacks of the address and the undefined behaviour sanitizer, which one library prints."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from harness.analysis.detectors.report import Line
     from harness.core.finding import Frame
 
-SANITIZER_RUNTIME = r"libsanitizer/|lib(a|ub)san\.so"
-"""A pattern of either sanitizer's files and objects."""
+SANITIZER_RUNTIME = r"libsanitizer/|lib(a|ub|t)san\.so"
+"""A pattern of all sanitizers' files and objects."""
 _STACK_WITHIN_LINES = 12
 """The reader searches this many lines for a stack's next line, because other processes' output may come between."""
 _SANITIZER_FRAME = re.compile(r"\s+#(?P<number>\d+) 0x(?P<pc>[0-9a-f]+)\s+(?:in (?P<function>\S+) )?(?P<place>.+)")

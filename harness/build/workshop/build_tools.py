@@ -25,7 +25,7 @@ ccache provides a release's objects for a checkout of it.
 def write_compiler(plan: BuildPlan, work: Path, name: str, extra: Sequence[str] = (), *, suffix: str = "") -> Path:
     """Write a wrapper of the compiler `name` that adds the target's flags, followed by `extra`, and return its path."""
     path = work / f"{name}{suffix}"
-    first = registry.write_prelude(plan.target.emulator.detector, work)
+    first = registry.write_prelude(plan.target.emulator.detector, work, plan.tree.content)
     named = f"-fdebug-prefix-map={work}={WORK_NAME}"
     headers = work / "headers"
     for header in plan.lacking_headers:

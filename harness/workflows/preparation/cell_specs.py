@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.analysis.detectors import registry
 from harness.build.emulators.runner import in_usual_order, with_evidence, with_same_addresses
 from harness.build.executed_blocks import code_of
 from harness.build.sources import openssl
@@ -114,7 +115,9 @@ class CellSpecs:
                 "its servers preload a shared object, which those of this target cannot",
             ),
             (
-                suite.reordered and not target.runner.memory_order,
+                suite.reordered
+                and not target.runner.memory_order
+                and not registry.named(target.target.emulator.detector).sees_order,
                 "it looks for faults of memory order, for which a run needs `--memory-order weak`",
             ),
             (

@@ -103,6 +103,55 @@ def test_the_address_sanitizers_errors_keep_its_own_names() -> None:
     assert [report.size_bytes for report in stored("asan")] == [1, 1, 40, 4, 0, 0]
 
 
+def test_a_race_is_at_its_store_and_names_the_other_access() -> None:
+    """Which of the two the sanitizer saw first is a matter of chance."""
+    found = stored("tsan")
+    assert identities(found) == [
+        "tsan-data-race-wr-store",
+        "tsan-data-race-cp-store",
+        "tsan-data-race-wr-store",
+        "tsan-lock-order-inversion-potential-deadlock-both",
+        "tsan-heap-use-after-free-rd-load",
+    ]
+    assert [report.message for report in found[:3]] == [
+        "data race: store of 1 bytes, not ordered with the load in rd (src/races.c:9)",
+        "data race: store of 8 bytes, not ordered with the load in rd (src/races.c:9)",
+        "data race: store of 1 bytes, not ordered with the load in rd (src/races.c:9)",
+    ]
+    assert [report.frames[1].function for report in found[:3]] == ["main", "main", "other"]
+    assert not any(report.fatal for report in found)
+
+
+def test_of_two_racing_stores_the_place_is_the_same_whichever_came_first() -> None:
+    def race(first: bytes, second: bytes) -> bytes:
+        return b"WARNING: ThreadSanitizer: data race (pid=7)\n" + b"\n".join(
+            b"  %s of size 4 at 0x7b10 by thread T%d:\n    #0 %s /t/tree/src/a.c:%d (r+0x%d)\n"
+            % (verb, number, name, number, number)
+            for number, (verb, name) in enumerate([(b"Write", first), (b"Previous atomic write", second)], start=1)
+        )
+
+    assert [identities(reports(race(*names), "tsan")) for names in ((b"f", b"g"), (b"g", b"f"))] == [
+        ["tsan-data-race-f-store"]
+    ] * 2
+
+
+def test_a_race_whose_other_stack_is_lost_is_still_reported() -> None:
+    text = (
+        b"WARNING: ThreadSanitizer: data race (pid=7)\n  Write of size 4 at 0x7b10 by thread T1:\n"
+        b"    #0 f /t/tree/src/a.c:3 (r+0x10)\n\n  Previous read of size 4 at 0x7b10 by thread T2:\n"
+        b"    [failed to restore the stack]\n\nSUMMARY: ThreadSanitizer: data race /t/tree/src/a.c:3 in f\n"
+    )
+    assert identities(reports(text, "tsan")) == ["tsan-data-race-f-store"]
+
+
+def test_what_a_trees_authors_expect_of_a_detector_is_compiled_in(tmp_path: Path) -> None:
+    fakes.write(tmp_path / "tree" / named("tsan").suppressions, '# no rule\nrace:a_function \n\nsignal:*"\n')
+    _, path = write_prelude("tsan", tmp_path, tmp_path / "tree")
+    assert r'"race\072a\137function\n""signal\072\052\042\n"' in Path(path).read_text("utf-8")
+    assert "suppressions" not in Path(write_prelude("tsan", tmp_path, tmp_path)[1]).read_text("utf-8")
+    assert write_prelude("asan", tmp_path, tmp_path / "tree") == []
+
+
 def test_memchecks_errors_in_libc_are_distinguished_by_the_caller() -> None:
     found = stored("valgrind")
     assert list(dict.fromkeys(identities(found))) == [
@@ -125,12 +174,17 @@ def test_a_reports_stack_is_that_of_the_error_and_not_of_the_allocation(detector
     for report in stored(detector):
         assert report.frames[0].origin == "server"
         assert report.frames[0].line > 0
-        assert [frame.function for frame in report.frames].count("main") == 1, report
+        assert len([frame for frame in report.frames if frame.function in {"main", "other"}]) == 1, report
 
 
 @pytest.mark.parametrize(
     ("detector", "head"),
-    [("ubsan", rb"\S+: runtime error: "), ("asan", rb"==\d+==ERROR: "), ("valgrind", rb"==\d+== [A-Z]")],
+    [
+        ("ubsan", rb"\S+: runtime error: "),
+        ("asan", rb"==\d+==ERROR: "),
+        ("tsan", rb"WARNING: ThreadSanitizer: "),
+        ("valgrind", rb"==\d+== [A-Z]"),
+    ],
 )
 def test_a_report_begins_at_its_offset(detector: str, head: bytes) -> None:
     offsets = [report.offset for report in stored(detector)]
@@ -377,7 +431,7 @@ def test_a_guests_reports_are_those_from_an_offset_on(tmp_path: Path) -> None:
     assert guest.evidence.reports(guest.evidence.log_bytes()) == []
 
 
-def test_only_the_undefined_behaviour_sanitizer_needs_its_options_compiled_in(tmp_path: Path) -> None:
+def test_the_undefined_behaviour_sanitizer_needs_its_options_compiled_in(tmp_path: Path) -> None:
     assert [write_prelude(detector, tmp_path) for detector in ("", "asan", "valgrind")] == [[], [], []]
     flag, path = write_prelude("ubsan", tmp_path)
     assert (flag, "print_stacktrace=1" in Path(path).read_text("utf-8")) == ("-include", True)
