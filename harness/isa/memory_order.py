@@ -27,7 +27,10 @@ SLOWER = 4
 """How many times longer programs may take while their stores wait."""
 
 PAUSES_TO_SEE = 1000
-"""How many of 100,000 overtakes a thread pauses after, instead of 2, so that the log names stores that others saw."""
+"""How often a thread pauses while the others make 100,000 stores, instead of 5, so that the log names stores that they
+saw."""
+PAIR_DEPTH = 64
+"""How many stores of each thread wait at most if only two may be reordered: all between them wait, too."""
 RESERVED_BYTES = 1 << 39
 """The size of the address space of programs with 64-bit pointers, where their addresses must not change: QEMU chooses
 them only within a space that it reserves (its `-R`). All such architectures have as much.
@@ -107,5 +110,5 @@ def with_evidence(option: str, seed: int, pair: StorePair | None = None) -> str:
     """The same option, with another seed, so that more of the stores which others see early are logged. `pair`: only
     the first of these may be early.
     """
-    alone = f",early={pair.early},late={pair.late}" if pair is not None else ""
+    alone = f",early={pair.early},late={pair.late},depth={PAIR_DEPTH}" if pair is not None else ""
     return f"{option},seed={seed},pauses={PAUSES_TO_SEE}{alone}"

@@ -6,27 +6,21 @@ Each client has its own keys, so it knows every reply.
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from suites._shared.keyspace import server
+from suites.order.crowd import OK, PIPELINE, Exchange, bulk, crowd, integer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from harness.protocol.resp import Client, Reply
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
 
-Load = list[tuple[Any, ...]]
-CLIENTS = 50
-PIPELINE = 50
-LOAD_SECONDS = 20.0
-KEYS = 100
+KEYS = 50
+"""Of each client."""
+VISITORS = 50
+"""Clients that connect anew for each pipeline."""
 ELEMENTS = 300
 """Of a list: more than the server frees without another thread (lazyfree.c, LAZYFREE_THRESHOLD)."""
 THREADS = pytest.mark.parametrize("threads", [2, 4])
@@ -38,43 +32,24 @@ def started(start_guest: StartGuest, cell: CellSpec, threads: int, *options: str
     return start_guest(options=[*wanted, *options])
 
 
-def until_late(client_of: Callable[[int], None]) -> None:
-    """Call a client's function with its number, for all clients at once. Raises what one of them raised."""
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        for _ in pool.map(client_of, range(CLIENTS)):
-            pass
-
-
-def exchanged(client: Client, requests: Load, due: Sequence[Reply]) -> None:
-    """Send a pipeline. Raises AssertionError for the first reply that is not due."""
-    for request, reply, expected in zip(requests, client.pipeline(requests), due, strict=True):
-        assert repr(reply) == repr(expected), f"{request!s:.80}: got {reply!r:.80}, expected {expected!r:.80}"
-
-
-def overwrites(number: int, round_of: int) -> tuple[Load, list[Reply]]:
-    """Requests that replace values of every length and read them back, and the replies."""
-    requests: Load = []
-    due: list[Reply] = []
+def overwrites(number: int, round_of: int) -> Exchange:
+    """Replaces values of every length and reads them back."""
+    requests: list[tuple[str | bytes, ...]] = []
+    due = []
     for at in range(PIPELINE // 2):
         key = f"key:{number}:{(round_of * 7 + at) % KEYS}"
         value = b"%d:%d:" % (round_of, at) + b"x" * (20 + (at * 7 + round_of) % 100)
         requests += [("SET", key, value), ("GET", key)]
-        due += [b"OK", value]
-    return requests, due
+        due += [OK, bulk(value)]
+    return Exchange(requests, due)
 
 
-def crowd(guest: Guest, load: Callable[[int, int], tuple[Load, list[Reply]]]) -> None:
-    """Every client sends its load, round after round, for LOAD_SECONDS."""
-    end = time.monotonic() + LOAD_SECONDS
-
-    def send(number: int) -> None:
-        with server.client(guest) as client:
-            rounds = 0
-            while time.monotonic() < end:
-                exchanged(client, *load(number, rounds))
-                rounds += 1
-
-    until_late(send)
+def lists(number: int, round_of: int) -> Exchange:
+    """Makes a list, and has another thread free it."""
+    key = f"list:{number}"
+    elements = [b"%d:%d" % (round_of, at) for at in range(ELEMENTS)]
+    requests = [("RPUSH", key, *elements), ("LINDEX", key, ELEMENTS - 1), ("UNLINK", key), ("EXISTS", key)]
+    return Exchange(requests, [integer(ELEMENTS), bulk(elements[-1]), integer(1), integer(0)])
 
 
 @THREADS
@@ -84,28 +59,12 @@ def test_values_that_many_overwrite_come_back(start_guest: StartGuest, cell: Cel
 
 @THREADS
 def test_values_that_other_threads_free_are_gone(start_guest: StartGuest, cell: CellSpec, threads: int) -> None:
-    def load(number: int, round_of: int) -> tuple[Load, list[Reply]]:
-        key = f"list:{number}"
-        elements = [b"%d:%d" % (round_of, at) for at in range(ELEMENTS)]
-        requests: Load = [("RPUSH", key, *elements), ("LINDEX", key, ELEMENTS - 1), ("UNLINK", key), ("EXISTS", key)]
-        return requests, [ELEMENTS, elements[-1], 1, 0]
-
-    crowd(started(start_guest, cell, threads), load)
+    crowd(started(start_guest, cell, threads), lists)
 
 
 @THREADS
 def test_clients_that_come_and_go_are_served(start_guest: StartGuest, cell: CellSpec, threads: int) -> None:
-    guest = started(start_guest, cell, threads)
-    end = time.monotonic() + LOAD_SECONDS
-
-    def connect(number: int) -> None:
-        rounds = 0
-        while time.monotonic() < end:
-            with server.client(guest) as client:
-                exchanged(client, *overwrites(number, rounds))
-            rounds += 1
-
-    until_late(connect)
+    crowd(started(start_guest, cell, threads), overwrites, clients=VISITORS, anew=True)
 
 
 @THREADS

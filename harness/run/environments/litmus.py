@@ -38,7 +38,7 @@ ROUNDS_OF_SHOWN = 200_000
 SEEDS_OF_FORBIDDEN = range(1, 4)
 SEEDS_OF_SHOWN = range(1, 7)
 """A seed decides how much each thread is delayed. With some, one of the threads never pauses."""
-PAUSES = "pauses=500,longest-pause-us=400"
+PAUSES = "pauses=100,longest-pause-us=200"
 """Shorter and more frequent than for servers: the accesses of a round follow one another at once."""
 
 

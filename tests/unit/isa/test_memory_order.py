@@ -92,7 +92,7 @@ def test_a_pair_of_stores_needs_the_same_addresses_in_each_run() -> None:
     delayed = with_evidence(with_order(runner_of("aarch64"), "weak", 7), 9, pair)
     command = delayed.command(Path("/cache/builds/server"), [])
     order = command.index("-memory-order")
-    assert command[order + 1].endswith("seed=7,seed=9,pauses=1000,early=8,late=4")
+    assert command[order + 1].endswith("seed=7,seed=9,pauses=1000,early=8,late=4,depth=64")
     assert command[order + 2 : order + 4] == ["-R", str(memory_order.RESERVED_BYTES)]
     in_order = in_usual_order(delayed, CATALOG.targets["aarch64"]).command(Path("/cache/builds/server"), [])
     assert {"-R", "-memory-order"}.isdisjoint(in_order)

@@ -16,10 +16,11 @@
  * memory. A store becomes visible to all other threads at once: the model is multi-copy atomic. Therefore the program
  * sees nothing that its architecture forbids, and not everything that it allows: no load is executed late or early.
  *
- * A store to the thread's own stack rarely matters to others, and goes to memory at once if it may. After a store has
- * overtaken an older one, the thread sometimes pauses, until other threads have made some stores: few or very many. It
- * waits no longer if they make none. At any time, some threads do so often and others never. Without pauses, other
- * threads would hardly see the few instructions' time between the two.
+ * A store to the thread's own stack rarely matters to others, and goes to memory at once if it may. One of sixteen others
+ * is lazy: it waits until nothing else can go, so that many later ones overtake it. After a store has overtaken an older
+ * one, the thread sometimes pauses, until other threads have made some stores: few or very many. It waits no longer if they
+ * make none. At any time, some threads do so often and others never. Without pauses, other threads would hardly see the few
+ * instructions' time between the two.
  *
  * During a pause, the other threads' loads are watched. If a thread reads from the place of the store that overtook, and
  * then from that of an overtaken one a value that this has yet to change, the fault log names the three instructions.
@@ -50,8 +51,11 @@
 #pragma GCC diagnostic ignored "-Wsign-compare" /* as in plumbline.c */
 
 enum {
-    SLOTS = 64, NUDGE_MS = 5, OUT_OF = 100000, SHORTEST_PAUSE = 16, IDLE_US = 20000, HOST_PAGE_BITS = 12, KNOWN_PAGES = 64,
-    KNOWN_PLACES = 1024, SHORTEST_MOOD = 1 << 16, MOODS = 5, WATCHES = 4, PLACES_LOGGED = 64, EMPTY = 4096 /* loads while no store waits */
+    SLOTS = 64, LAZINESS = 16, NUDGE_MS = 5, EMPTY = 4096 /* loads while no store waits */, HOST_PAGE_BITS = 12,
+    KNOWN_PAGES = 64, KNOWN_PLACES = 1024,
+    OUT_OF = 100000, SHORTEST_PAUSE = 1024, COUNTED_TOGETHER = 64, PASSED_OVER = 16, IDLE_US = 20000,
+    IDLE_PROCESSOR_US = 500, SHORTEST_MOOD = 1 << 14, MOODS = 7,
+    WATCHES = 4, WATCHED_STORES = 1 << 16, PLACES_LOGGED = 64
 };
 
 typedef struct WaitingStore {
@@ -71,6 +75,7 @@ struct PlumblineStores {
     uint64_t ready; /* the slots of waiting stores without blockers */
     uint64_t fenced; /* those before a barrier that orders stores */
     uint64_t releases;
+    uint64_t lazy; /* those that wait as long as others can go */
     uint64_t late; /* those that late= names */
     uint64_t random;
     uint64_t written, overtakes, pauses_made; /* counts */
@@ -78,11 +83,15 @@ struct PlumblineStores {
     unsigned next; /* the slot of the next store: it follows that of the youngest */
     int waiting; /* stores */
     int until_next; /* accesses until a store goes to memory */
-    unsigned pauses; /* for every OUT_OF overtakes */
+    unsigned pauses; /* for every OUT_OF stores of the other threads */
+    uint64_t next_pause; /* not before they have made so many */
+    uint64_t counted; /* stores of this thread that `made_by_all` has */
+    int uncounted; /* those that it does not have yet */
     int until_mood; /* stores, until that number is drawn anew */
     unsigned mappings; /* `mappings` when the known pages became known */
     bool has_released; /* a release went to memory since the last fence of the host */
     bool is_pausing;
+    bool is_patient; /* only lazy ones can go, and have been given more time */
     WaitingStore slot[SLOTS];
     uintptr_t known_page[KNOWN_PAGES]; /* to which the program may write */
     struct {
@@ -108,7 +117,7 @@ static uint64_t seed = 1;
 static uint64_t early_pc, late_pc;
 static QemuMutex watch_lock;
 static unsigned mappings; /* the number of system calls that took memory away */
-static uint64_t depth = 8, latest = 64, pauses = 2, longest_pause = 1 << 22, longest_pause_us = 10000000;
+static uint64_t depth = 16, latest = 64, pauses = 5, longest_pause = 1 << 20, longest_pause_us = 10000000;
 static __thread struct PlumblineStores stores;
 
 static bool set_number(const char *text, uint64_t most, uint64_t *number)
@@ -349,6 +358,19 @@ static void log_once(CPUState *cpu, uintptr_t from, const struct Watch *w, int l
     }
 }
 
+/* Whether a load may concern a watch. It is asked of each load, and so without the lock. */
+static bool may_matter(CPUState *cpu, uint64_t me, uintptr_t at, int size)
+{
+    for (struct Watch *w = watch; w < watch + WATCHES; w++) {
+        CPUState *of = qatomic_read(&w->of);
+
+        if (of && of != cpu && ((w->at < at + size && at < w->at + w->size) || qatomic_read(&w->readers) & me)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /*
  * A load while others pause: true if it has been performed here, while no watch could end. An atomic access, whose value
  * is not asked for, can be the first of the two.
@@ -357,6 +379,9 @@ static bool look(CPUState *cpu, uintptr_t at, int size, void *value, uintptr_t f
 {
     uint64_t me = 1ull << (cpu->cpu_index % 64);
 
+    if (!may_matter(cpu, me, at, size)) {
+        return false;
+    }
     QEMU_LOCK_GUARD(&watch_lock);
     for (struct Watch *w = watch; w < watch + WATCHES; w++) {
         if (!w->of || w->of == cpu) {
@@ -390,50 +415,68 @@ static struct {
     uint64_t stores, overtakes, pauses;
 } counts;
 
-/* How many stores of all threads have gone to memory. A thread that ends to execute code meanwhile may count twice. */
-static uint64_t stores_made(void)
+static uint64_t made_by_all; /* stores that have gone to memory, but for the last few of each thread */
+
+/* The processor time of all threads. */
+static int64_t processor_us(void)
 {
-    uint64_t made = qatomic_read(&counts.stores);
-    CPUState *cpu;
+    struct timespec used;
 
-    cpu_list_lock();
-    CPU_FOREACH(cpu) {
-        struct PlumblineStores *s = qatomic_read(&cpu->neg.plumbline_stores);
-
-        made += s ? qatomic_read(&s->written) : 0;
-    }
-    cpu_list_unlock();
-    return made;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return used.tv_sec * 1000000 + used.tv_nsec / 1000;
 }
 
-/* From the shortest to the longest pause, each power of two as often as the others. Whoever needs the thread ends it. */
+static uint64_t made_by_others(const struct PlumblineStores *s)
+{
+    return qatomic_read(&made_by_all) - s->counted;
+}
+
+/* Until the next pause. A thread pauses for the others: seldom if it makes nearly all stores, as a server's first one. */
+static void draw_gap(struct PlumblineStores *s)
+{
+    s->next_pause = s->pauses ? made_by_others(s) + draw(s, 2 * OUT_OF / MIN(s->pauses, OUT_OF)) : UINT64_MAX;
+}
+
+/* Each doubling of the shortest pause is half as likely. Whoever needs the thread ends it. */
 static void pause_thread(CPUState *cpu, struct PlumblineStores *s, const WaitingStore *early, uint64_t overtaken)
 {
-    int doublings = 0;
+    uint64_t length = SHORTEST_PAUSE;
 
-    while (longest_pause >> (doublings + 1) >= SHORTEST_PAUSE) {
-        doublings++;
+    while (length < longest_pause && draw(s, 2)) {
+        length *= 2;
     }
     int64_t now = g_get_monotonic_time(), end = now + longest_pause_us, idle_since = now;
-    uint64_t made = stores_made(), enough = made + (longest_pause >> draw(s, doublings + 1));
+    int64_t used = processor_us(), idle_used = used;
+    uint64_t begun = qatomic_read(&made_by_all), made = begun, enough = begun + MIN(length, longest_pause);
     struct Watch *w = plumbline_has_fault_log() ? begin_watch(cpu, s, early, overtaken) : NULL;
 
     s->pauses_made++;
     s->is_pausing = true;
-    while (now < end && now - idle_since < IDLE_US && made < enough && !qatomic_read(&cpu->exit_request)) {
+    while (now < end && now - idle_since < IDLE_US && used - idle_used < IDLE_PROCESSOR_US && made < enough &&
+           !qatomic_read(&cpu->exit_request)) {
         struct timespec step = { .tv_nsec = MIN(end - now, 1000) * 1000 };
         uint64_t before = made;
 
+        if (w && made - begun >= WATCHED_STORES) {
+            /* It slows the other threads down, and whoever needs the store has probably read it. */
+            end_watch(w);
+            w = NULL;
+        }
         if (w) {
             watch_loads(cpu);
         }
         nanosleep(&step, NULL);
         now = g_get_monotonic_time();
-        made = MAX(made, stores_made());
-        idle_since = made > before ? now : idle_since;
+        made = qatomic_read(&made_by_all);
+        used = processor_us();
+        if (made > before) {
+            idle_since = now;
+            idle_used = used;
+        }
     }
     s->is_pausing = false;
     end_watch(w);
+    draw_gap(s);
 }
 
 /* How often the thread pauses from now on. */
@@ -441,8 +484,9 @@ static void draw_mood(struct PlumblineStores *s)
 {
     static const unsigned factors[] = { 0, 1, 10 };
 
-    s->pauses = MIN(pauses * factors[draw(s, ARRAY_SIZE(factors))], OUT_OF);
+    s->pauses = pauses * factors[draw(s, ARRAY_SIZE(factors))];
     s->until_mood = SHORTEST_MOOD << draw(s, MOODS);
+    draw_gap(s);
 }
 
 /* A store goes to memory: it has no blockers. */
@@ -457,6 +501,7 @@ static void write_slot(CPUState *cpu, struct PlumblineStores *s, int i)
     s->ready &= ~slot;
     s->fenced &= ~slot;
     s->releases &= ~slot;
+    s->lazy &= ~slot;
     s->late &= ~slot;
     s->waiting--;
     mark(cpu, store, -1);
@@ -467,30 +512,66 @@ static void write_slot(CPUState *cpu, struct PlumblineStores *s, int i)
         s->ready |= other->blockers ? 0 : left & -left;
     }
     qatomic_set(&s->written, s->written + 1);
+    if (++s->uncounted == COUNTED_TOGETHER) {
+        qatomic_add(&made_by_all, COUNTED_TOGETHER);
+        s->counted += COUNTED_TOGETHER;
+        s->uncounted = 0;
+    }
     if (--s->until_mood <= 0) {
         draw_mood(s);
     }
     if (overtaken) {
         s->overtakes++;
-        if (s->pauses && !store->is_private && draw(s, OUT_OF) < s->pauses) {
+        /* Not at the first overtake: a thread that has waited for work would always pause at its begin. */
+        if (!store->is_private && made_by_others(s) >= s->next_pause && !draw(s, PASSED_OVER)) {
             pause_thread(cpu, s, store, overtaken);
         }
     }
 }
 
-/* One of the stores that may: those behind a random place in the buffer, or the oldest, which has no blockers. */
+/* The lazy stores that may go to memory: those that others wait for, if there are any. */
+static uint64_t lazy_ones(CPUState *cpu, const struct PlumblineStores *s)
+{
+    uint64_t in_the_way = 0;
+
+    for (uint64_t left = cpu->neg.plumbline_waiting & ~s->ready; left; left &= left - 1) {
+        in_the_way |= s->slot[ctz64(left)].blockers;
+    }
+    return s->ready & in_the_way ? s->ready & in_the_way : s->ready;
+}
+
+/* One of the stores that may, the lazy ones last. The oldest always may. */
 static void write_one(CPUState *cpu, struct PlumblineStores *s)
 {
-    int oldest = ctz64(by_age(s, cpu->neg.plumbline_waiting));
-    uint64_t ready = by_age(s, s->ready), later = ready & UINT64_MAX << (oldest + draw(s, SLOTS - oldest));
+    uint64_t left = s->ready & ~s->lazy ? s->ready & ~s->lazy : lazy_ones(cpu, s);
 
-    write_slot(cpu, s, slot_of(s, ctz64(later ? later : ready)));
+    for (int others = draw(s, ctpop64(left)); others; others--) {
+        left &= left - 1;
+    }
+    s->is_patient = false;
+    write_slot(cpu, s, ctz64(left));
 }
 
 static void write_all(CPUState *cpu, struct PlumblineStores *s)
 {
     while (cpu->neg.plumbline_waiting) {
         write_one(cpu, s);
+    }
+}
+
+/* The stores that overlap a place, and before them those that they wait for. */
+static void write_at(CPUState *cpu, struct PlumblineStores *s, uintptr_t at, int size)
+{
+    uint64_t wanted = overlapping(cpu, at, size);
+
+    while (wanted & cpu->neg.plumbline_waiting) {
+        if (wanted & s->ready) {
+            write_slot(cpu, s, ctz64(wanted & s->ready));
+            continue;
+        }
+        for (uint64_t left = wanted & cpu->neg.plumbline_waiting; left; left &= left - 1) {
+            wanted |= s->slot[ctz64(left)].blockers;
+        }
     }
 }
 
@@ -631,7 +712,10 @@ static void age(CPUState *cpu, struct PlumblineStores *s)
 
     if (--cpu->neg.plumbline_countdown <= 0 && !(is_watching && --s->until_next > 0)) {
         s->until_next = EMPTY;
-        if (cpu->neg.plumbline_waiting) {
+        if (cpu->neg.plumbline_waiting && !(s->ready & ~s->lazy) && !s->is_patient) {
+            s->is_patient = true;
+            s->until_next = 1 + draw(s, latest * LAZINESS);
+        } else if (cpu->neg.plumbline_waiting) {
             write_one(cpu, s);
             s->until_next = 1 + draw(s, latest);
         }
@@ -689,9 +773,12 @@ static void append(CPUState *cpu, struct PlumblineStores *s, uintptr_t at, int s
     } else {
         blockers = (is_broken[RULE_FENCE] ? 0 : s->fenced) | (is_broken[RULE_OVERLAP] ? 0 : overlapping(cpu, at, size));
     }
+    bool is_lazy = !draw(s, LAZINESS);
+
     if (early_pc || late_pc) {
         vaddr pc = known_pc(cpu, s, from);
 
+        is_lazy = pc == late_pc && draw(s, 2);
         if (pc == early_pc && s->late && !is_release && !s->fenced) {
             int first_late = slot_of(s, ctz64(by_age(s, s->late)));
 
@@ -719,6 +806,7 @@ static void append(CPUState *cpu, struct PlumblineStores *s, uintptr_t at, int s
     s->waiting++;
     s->releases |= is_release ? slot : 0;
     s->ready |= blockers ? 0 : slot;
+    s->lazy |= is_lazy ? slot : 0;
     mark(cpu, store, 1);
     qatomic_set(&cpu->neg.plumbline_waiting, cpu->neg.plumbline_waiting | slot);
     if (s->waiting == 1) {
@@ -791,7 +879,7 @@ bool plumbline_load_own(CPUState *cpu, const void *at, int size, void *value)
         return true;
     }
     /* It would see the bytes of several stores, some of them before other threads do and some after. */
-    write_all(cpu, s);
+    write_at(cpu, s, place, size);
     return false;
 }
 
@@ -805,9 +893,10 @@ void plumbline_before_atomic(CPUState *cpu, const void *at, int size, MemOp op)
     if (is_broken[RULE_ATOMIC] || !cpu->neg.plumbline_waiting) {
         return;
     }
-    if (!(op & PLUMBLINE_RELAXED) || keeps_stores_in_order || s->releases || s->fenced ||
-        overlapping(cpu, (uintptr_t)at, size)) {
+    if (!(op & PLUMBLINE_RELAXED) || keeps_stores_in_order || s->releases || s->fenced) {
         write_all(cpu, s);
+    } else {
+        write_at(cpu, s, (uintptr_t)at, size);
     }
 }
 

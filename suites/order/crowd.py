@@ -1,0 +1,130 @@
+"""Many clients of one server in one thread, so that the processors belong to the server's threads.
+
+Each client sends a pipeline, compares the bytes of its replies with those due, and sends the next. None waits for
+another: only so do the queues between the server's threads fill up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from harness.protocol.resp import Client, ServerGoneError
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Sequence
+
+    from harness.run.server_process import Guest
+
+CLIENTS = 200
+PIPELINE = 200
+"""Commands of a client before it reads a reply. The queues of Valkey 8 have 2048 slots for each thread, and a job for
+each command."""
+LOAD_SECONDS = 20.0
+_AT_ONCE = 1 << 16
+
+OK = b"+OK\r\n"
+
+
+def bulk(value: bytes) -> bytes:
+    """The reply that is a string."""
+    return b"$%d\r\n%b\r\n" % (len(value), value)
+
+
+def integer(value: int) -> bytes:
+    """The reply that is a number."""
+    return b":%d\r\n" % value
+
+
+class Exchange(NamedTuple):
+    """A pipeline, and the reply due to each of its requests, as bytes."""
+
+    requests: Sequence[tuple[Any, ...]]
+    due: Sequence[bytes]
+
+
+class Member:
+    """One client: it knows what it has sent, and what came back."""
+
+    def __init__(self, guest: Guest, number: int, load: Callable[[int, int], Exchange]) -> None:
+        """`load`: the number of a client, and that of its pipeline -> what it sends."""
+        self._guest = guest
+        self._number = number
+        self._load = load
+        self._rounds = 0
+        self.connect()
+
+    def connect(self) -> None:
+        """Open a connection."""
+        self.connection: socket.socket = self._guest.access.connection()
+        self._client = Client(self.connection)
+
+    def close(self) -> None:
+        """Close it."""
+        self._client.close()
+
+    def send(self) -> None:
+        """Send the next pipeline. Raises ServerGoneError."""
+        self._exchange = self._load(self._number, self._rounds)
+        self._rounds += 1
+        self._due = b"".join(self._exchange.due)
+        self._got = bytearray()
+        self._client.send(Client.pack(self._exchange.requests))
+
+    def receive(self) -> bool:
+        """Take what has arrived. Returns whether that is all. Raises ServerGoneError, and AssertionError for the first
+        reply that is not due.
+        """
+        try:
+            content = self.connection.recv(_AT_ONCE)
+        except ConnectionResetError as error:
+            raise ServerGoneError("connection reset by the server while waiting for a reply") from error
+        if not content:
+            raise ServerGoneError("connection closed by the server while waiting for a reply")
+        self._got += content
+        if not self._due.startswith(self._got):
+            self._refuse()
+        return len(self._got) == len(self._due)
+
+    def _refuse(self) -> None:
+        at = 0
+        for request, due in zip(self._exchange.requests, self._exchange.due, strict=True):
+            got = bytes(self._got[at : at + len(due)])
+            assert due.startswith(got), f"{request!s:.80}: got {bytes(self._got[at:])!r:.80}, expected {due!r:.80}"
+            at += len(due)
+        raise AssertionError(f"bytes that no request asked for: {bytes(self._got[at:])!r:.80}")
+
+
+def crowd(guest: Guest, load: Callable[[int, int], Exchange], *, clients: int = CLIENTS, anew: bool = False) -> None:
+    """All clients send their load, pipeline after pipeline, for LOAD_SECONDS. `anew`: each by a new connection.
+
+    Raises TimeoutError if none has a reply within the guest's deadline, and what Member raises.
+    """
+    end = time.monotonic() + LOAD_SECONDS
+    with contextlib.ExitStack() as closing, selectors.DefaultSelector() as selector:
+        for number in range(clients):
+            member = Member(guest, number, load)
+            closing.callback(member.close)
+            member.send()
+            selector.register(member.connection, selectors.EVENT_READ, member)
+        while selector.get_map():
+            ready = selector.select(guest.deadline_seconds)
+            if not ready:
+                raise TimeoutError(f"none of {len(selector.get_map())} clients had a reply")
+            for key, _ in ready:
+                member = key.data
+                if not member.receive():
+                    continue
+                is_late = time.monotonic() > end
+                if anew or is_late:
+                    selector.unregister(member.connection)
+                    member.close()
+                if is_late:
+                    continue
+                if anew:
+                    member.connect()
+                    selector.register(member.connection, selectors.EVENT_READ, member)
+                member.send()

@@ -1,0 +1,104 @@
+"""A crowd of clients: each notices the first byte that is not due, a lost connection, and silence."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from harness.protocol.resp import ServerGoneError
+from suites.order import crowd
+from suites.order.crowd import OK, Exchange, bulk, integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.run.server_process import Guest
+
+CLIENTS = 3
+
+
+class Server:
+    """Replies to each pipeline of a client as a function says; nothing closes the connection."""
+
+    deadline_seconds = 0.5
+
+    def __init__(self, reply: Callable[[int], list[bytes] | None]) -> None:
+        """`reply`: the pieces of the reply to a client's Nth pipeline, sent one by one; None for silence."""
+        self._reply = reply
+        self.connections = 0
+        self.access = self
+        self._ends: list[socket.socket] = []
+
+    def connection(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        theirs.settimeout(5)
+        self._ends.append(ours)
+        self.connections += 1
+        threading.Thread(target=self._serve, args=(ours,), daemon=True).start()
+        return theirs
+
+    def _serve(self, connected: socket.socket) -> None:
+        with closing(connected):
+            pipelines = 0
+            try:
+                while connected.recv(1 << 16):
+                    pieces = self._reply(pipelines)
+                    if pieces == []:
+                        return
+                    for piece in pieces or []:
+                        connected.sendall(piece)
+                    pipelines += 1
+            except OSError:
+                return
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowd, "LOAD_SECONDS", 0.1)
+
+
+def load(number: int, round_of: int) -> Exchange:
+    requests: list[tuple[Any, ...]] = [("SET", number, "x"), ("GET", number), ("STRLEN", round_of)]
+    return Exchange(requests, [OK, bulk(b"x"), integer(1)])
+
+
+def meet(server: Server, *, anew: bool = False) -> None:
+    crowd.crowd(cast("Guest", server), load, clients=CLIENTS, anew=anew)
+
+
+def test_replies_that_are_due_are_accepted_in_any_pieces() -> None:
+    whole = OK + bulk(b"x") + integer(1)
+    server = Server(lambda _: [whole[at : at + 1] for at in range(len(whole))])
+    meet(server)
+    assert server.connections == CLIENTS
+
+
+def test_each_pipeline_may_have_a_connection_of_its_own() -> None:
+    server = Server(lambda _: [OK, bulk(b"x"), integer(1)])
+    meet(server, anew=True)
+    assert server.connections > CLIENTS
+
+
+def test_the_first_reply_that_is_not_due_is_named_with_its_request() -> None:
+    wrong = [OK + bulk(b"y") + integer(1)]
+    with pytest.raises(AssertionError, match=r"\('GET', \d\): got b'\$1.*y.*', expected b'\$1.*x"):
+        meet(Server(lambda number: wrong if number == 1 else [OK, bulk(b"x"), integer(1)]))
+
+
+def test_a_reply_to_nothing_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="bytes that no request asked for: b':2"):
+        meet(Server(lambda _: [OK + bulk(b"x") + integer(1) + integer(2)]))
+
+
+def test_a_server_that_closes_its_connections_is_gone() -> None:
+    with pytest.raises(ServerGoneError, match="while waiting for a reply"):
+        meet(Server(lambda number: [] if number else [OK, bulk(b"x"), integer(1)]))
+
+
+def test_a_server_that_never_replies_is_silent() -> None:
+    with pytest.raises(TimeoutError, match="none of 3 clients had a reply"):
+        meet(Server(lambda number: None if number else [OK, bulk(b"x"), integer(1)]))
