@@ -196,18 +196,23 @@ class Guest:
         """
         with disk_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        if not self._sockets.is_dir():
+        try:
+            with disk_errors(self._sockets):
+                self._socket_folder = Path(tempfile.mkdtemp(dir=self._sockets))
+        except FileNotFoundError as error:
             raise InfrastructureError(
                 "the folder for sockets is gone",
                 where=str(self._sockets),
                 because="the run that made it has ended, or something deleted it",
                 remedy="plumb check, which makes another one",
-            )
-        with disk_errors(self._sockets):
-            self._socket_folder = Path(tempfile.mkdtemp(dir=self._sockets))
+            ) from error
         try:
             refuse_long(self.socket_path)
-            self._start()
+            try:
+                self._start()
+            except FileNotFoundError:
+                self.refuse_lost_folder()
+                raise
         except BaseException:
             self.__exit__()
             raise
@@ -344,9 +349,10 @@ class Guest:
         self.refuse_lost_socket()
 
     def refuse_lost_folder(self) -> None:
-        """Raise InfrastructureError if a folder that the server needs to start is gone."""
+        """Raise InfrastructureError if a folder that the server needs to start is gone: its end then says nothing."""
         for folder in (self.folder, self._socket_folder):
             if not folder.is_dir():
+                self.ended = ServerEnd("stopped", "a folder of it was gone")
                 raise InfrastructureError(
                     f"a folder of {self.name} is gone",
                     where=str(folder),
@@ -355,12 +361,14 @@ class Guest:
                 )
 
     def refuse_lost_socket(self) -> None:
-        """Raise InfrastructureError if the file by which clients reach a running server is gone."""
+        """Raise InfrastructureError if a file by which clients reach a running server is gone."""
         on_host = not self.runner.target.emulator.is_elsewhere and self.spec.io == "unix"
-        if on_host and self._has_answered and self.alive() and not self.socket_path.exists():
+        needed = [self.socket_path, *([] if self.access.recorder is None else [self.access.path])]
+        lost = next((path for path in needed if not path.exists()), None)
+        if on_host and self._has_answered and lost is not None and self.alive():
             raise InfrastructureError(
                 f"the socket of {self.name} is gone",
-                where=str(self.socket_path),
+                where=str(lost),
                 because="no client can reach the server; something on this machine deletes files of running programs",
                 remedy="keep cleaners away from the folder for temporary files, or set TMPDIR to another one",
             )

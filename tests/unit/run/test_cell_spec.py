@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from typing import TYPE_CHECKING
@@ -142,11 +143,37 @@ def test_a_server_whose_folder_vanishes_while_it_starts_is_not_blamed(option: st
     sockets = tmp_path / "s"
     sockets.mkdir()
     spec = msgspec.structs.replace(spec, build=fakes.build(tmp_path), sockets=sockets)
-    with (
-        pytest.raises(InfrastructureError, match="a folder of guest-1 is gone"),
-        new_guest(spec, None, tmp_path / "guest-1", server_of(spec)),
-    ):
-        pass
+    guest = new_guest(spec, None, tmp_path / "guest-1", server_of(spec))
+    with pytest.raises(InfrastructureError, match="a folder of guest-1 is gone"):
+        guest.__enter__()
+    assert guest.ended is not None
+    assert guest.ended.how == "stopped", "an exit by itself at its start is a finding"
+
+
+ANSWERING = """#!{python}
+import shutil, socket, sys
+place = sys.argv[sys.argv.index("--unixsocket") + 1]
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(place)
+listener.listen()
+connected = []
+while True:
+    connected.append(listener.accept()[0])
+    connected[-1].recv(100)
+    shutil.rmtree(place.rpartition("/")[0], ignore_errors=True)
+    connected[-1].sendall(b"+PONG\\r\\n")
+"""
+
+
+def test_a_folder_that_vanishes_before_clients_can_connect_is_no_failure_of_a_test(tmp_path: Path) -> None:
+    """Regression: the first test failed with FileNotFoundError, which was a wrong result."""
+    fakes.write(tmp_path / "redis-server", ANSWERING.format(python=sys.executable), mode=0o755)
+    spec = cells.spec_of("bitops", tmp_path, fakes.unemulated(Catalog().targets["armv5"]))
+    sockets = tmp_path / "s"
+    sockets.mkdir()
+    spec = msgspec.structs.replace(spec, build=fakes.build(tmp_path), sockets=sockets)
+    with pytest.raises(InfrastructureError, match="a folder of guest-1 is gone"):
+        new_guest(spec, None, tmp_path / "guest-1", server_of(spec)).__enter__()
 
 
 def test_a_missing_folder_for_sockets_ends_the_cell_with_a_reason(tmp_path: Path) -> None:
