@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from harness.run.server_process import Guest
 
 CLIENTS = 200
-PIPELINE = 200
+PIPELINE = 100
 """Commands of a client before it reads a reply. The queues of Valkey 8 have 2048 slots for each thread, and a job for
 each command."""
 LOAD_SECONDS = 20.0

@@ -6,6 +6,7 @@ Each client has its own keys, so it knows every reply.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 KEYS = 50
 """Of each client."""
+FEW = 8
+"""Clients that send a pair of commands at a time: each hand-over between threads has little in it, so there are many."""
 VISITORS = 50
 """Clients that connect anew for each pipeline."""
 ELEMENTS = 300
@@ -32,11 +35,11 @@ def started(start_guest: StartGuest, cell: CellSpec, threads: int, *options: str
     return start_guest(options=[*wanted, *options])
 
 
-def overwrites(number: int, round_of: int) -> Exchange:
+def overwrites(number: int, round_of: int, pairs: int = PIPELINE // 2) -> Exchange:
     """Replaces values of every length and reads them back."""
     requests: list[tuple[str | bytes, ...]] = []
     due = []
-    for at in range(PIPELINE // 2):
+    for at in range(pairs):
         key = f"key:{number}:{(round_of * 7 + at) % KEYS}"
         value = b"%d:%d:" % (round_of, at) + b"x" * (20 + (at * 7 + round_of) % 100)
         requests += [("SET", key, value), ("GET", key)]
@@ -50,6 +53,11 @@ def lists(number: int, round_of: int) -> Exchange:
     elements = [b"%d:%d" % (round_of, at) for at in range(ELEMENTS)]
     requests = [("RPUSH", key, *elements), ("LINDEX", key, ELEMENTS - 1), ("UNLINK", key), ("EXISTS", key)]
     return Exchange(requests, [integer(ELEMENTS), bulk(elements[-1]), integer(1), integer(0)])
+
+
+@THREADS
+def test_values_that_few_overwrite_come_back(start_guest: StartGuest, cell: CellSpec, threads: int) -> None:
+    crowd(started(start_guest, cell, threads), partial(overwrites, pairs=1), clients=FEW)
 
 
 @THREADS
