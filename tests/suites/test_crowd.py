@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CLIENTS = 3
 
 
-class Server:
+class PipelineServer:
     """Replies to each pipeline of a client as a function says; nothing closes the connection."""
 
     deadline_seconds = 0.5
@@ -66,19 +66,19 @@ def load(number: int, round_of: int) -> Exchange:
     return Exchange(requests, [OK, bulk(b"x"), integer(1)])
 
 
-def meet(server: Server, *, anew: bool = False) -> None:
+def meet(server: PipelineServer, *, anew: bool = False) -> None:
     crowd.crowd(cast("Guest", server), load, clients=CLIENTS, anew=anew)
 
 
 def test_replies_that_are_due_are_accepted_in_any_pieces() -> None:
     whole = OK + bulk(b"x") + integer(1)
-    server = Server(lambda _: [whole[at : at + 1] for at in range(len(whole))])
+    server = PipelineServer(lambda _: [whole[at : at + 1] for at in range(len(whole))])
     meet(server)
     assert server.connections == CLIENTS
 
 
 def test_each_pipeline_may_have_a_connection_of_its_own() -> None:
-    server = Server(lambda _: [OK, bulk(b"x"), integer(1)])
+    server = PipelineServer(lambda _: [OK, bulk(b"x"), integer(1)])
     meet(server, anew=True)
     assert server.connections > CLIENTS
 
@@ -86,19 +86,19 @@ def test_each_pipeline_may_have_a_connection_of_its_own() -> None:
 def test_the_first_reply_that_is_not_due_is_named_with_its_request() -> None:
     wrong = [OK + bulk(b"y") + integer(1)]
     with pytest.raises(AssertionError, match=r"\('GET', \d\): got b'\$1.*y.*', expected b'\$1.*x"):
-        meet(Server(lambda number: wrong if number == 1 else [OK, bulk(b"x"), integer(1)]))
+        meet(PipelineServer(lambda number: wrong if number == 1 else [OK, bulk(b"x"), integer(1)]))
 
 
 def test_a_reply_to_nothing_is_noticed() -> None:
     with pytest.raises(AssertionError, match="bytes that no request asked for: b':2"):
-        meet(Server(lambda _: [OK + bulk(b"x") + integer(1) + integer(2)]))
+        meet(PipelineServer(lambda _: [OK + bulk(b"x") + integer(1) + integer(2)]))
 
 
 def test_a_server_that_closes_its_connections_is_gone() -> None:
     with pytest.raises(ServerGoneError, match="while waiting for a reply"):
-        meet(Server(lambda number: [] if number else [OK, bulk(b"x"), integer(1)]))
+        meet(PipelineServer(lambda number: [] if number else [OK, bulk(b"x"), integer(1)]))
 
 
 def test_a_server_that_never_replies_is_silent() -> None:
     with pytest.raises(TimeoutError, match="none of 3 clients had a reply"):
-        meet(Server(lambda number: None if number else [OK, bulk(b"x"), integer(1)]))
+        meet(PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)]))

@@ -368,7 +368,7 @@ def test_a_replay_reorders_single_stores_only_of_the_same_program(tmp_path: Path
     pair = StorePair(early=8, late=4)
     finding = reproducer(memory_order="weak", seed=7, pair=pair, pair_program=sha256_of(program))
     runner = msgspec.structs.replace(fakes.unemulated(fakes.target("aarch64")), memory_order="seed=7")
-    assert replaying(runner, finding, program, 2).memory_order == "seed=7,seed=9,pauses=1000,early=8,late=4"
+    assert replaying(runner, finding, program, 2).memory_order == "seed=7,seed=9,pauses=1000,early=8,late=4,depth=64"
     fakes.write(program, "other code")
     assert replaying(runner, finding, program, 2) == runner
     assert replaying(runner, finding, tmp_path / "gone", 2) == runner
