@@ -208,6 +208,8 @@ def test_a_finding_that_shares_evidence_with_two_others_joins_them() -> None:
     both = finding("x", difference=difference("length in list 'other'", "rdbSaveLen"))
     (cause,) = causes_of([one, two, both])
     assert {cause.start, *cause.members} == {"one", "two", "x"}
+    (cause,) = causes_of([msgspec.structs.replace(one, known="why"), two, both])
+    assert not cause.known, "a part of it is new"
 
 
 def test_a_known_cause_does_not_hide_a_new_finding() -> None:

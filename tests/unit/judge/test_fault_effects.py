@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from typing import Any
 
 import msgspec
 import pytest
@@ -87,3 +88,25 @@ def test_the_last_record_of_an_instruction_has_the_repetitions_that_were_only_co
 def test_only_sigkill_and_sigstop_come_from_outside(end: cell_events.End, detail: str, *, expected: bool) -> None:
     event = cell_events.GuestEvent(name="guest-1", end=end, detail=detail, pid=fakes.PID)
     assert fault_effects.killed_from_outside(event) is expected
+
+
+@pytest.mark.parametrize(
+    ("event", "test", "expected"),
+    [
+        ({"test": "an earlier one"}, "this one", True),
+        ({"test": "an earlier one", "upstream": True}, "this one", False),
+        ({"test": "this one"}, "this one", False),
+        ({"test": ""}, "this one", False),
+        ({"test": "an earlier one", "detail": "killed by SIGBUS"}, "this one", False),
+        ({"test": "an earlier one"}, "", False),
+        (None, "this one", False),
+    ],
+    ids=["another", "of the release's own", "the same", "none", "of that signal", "outside of tests", "not recorded"],
+)
+def test_a_fault_is_survived_if_its_guest_ended_in_another_test_for_another_reason(
+    event: dict[str, Any] | None, test: str, *, expected: bool
+) -> None:
+    """Several tests of the release's own may use one server, so that the test of its end says nothing."""
+    ended = msgspec.structs.replace(guest(), **event) if event is not None else None
+    ran = cell_events.TestEvent(name=test, outcome="passed", seconds=1.0) if test else None
+    assert fault_effects.is_survived(fault(), ended, ran) is expected

@@ -84,6 +84,8 @@ def test_both_lists_count_together(tmp_path: Path, tree_run: StoredRun) -> None:
     in_force = f'id = "{FAULT}"\nserver = "*/checkout"\nreason = "theirs"\nexpires = {LATER}'
     judgement, code = judged(folder, tmp_path, in_force)
     assert (code, {finding.known for finding in judgement.findings}) == (ExitCode.PASS, {"our own", "theirs"})
+    (remark,) = [one for one in judgement.remarks if "of the tree excuses" in one]
+    assert remark.endswith("excuses wrong-result-test_wrong"), "the other entry is not the tree's"
     assert judged(folder, tmp_path)[1] == ExitCode.FINDINGS
 
 
