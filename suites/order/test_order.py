@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 KEYS = 50
 """Of each client."""
 FEW = 8
-"""Clients that send a pair of commands at a time: each hand-over between threads has little in it, so many happen."""
+"""Clients that send a pair of commands at a time: each hand-over between threads has little in it, so there are many.
+"""
 VISITORS = 50
 """Clients that connect anew for each pipeline."""
 ELEMENTS = 300

@@ -93,6 +93,34 @@ int main(void)
     return 0;
 }
 """
+MAPS = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static pthread_t first;
+
+/* The kernel shows nothing of a process whose first thread has ended. */
+static void *look(void *unused)
+{
+    pthread_join(first, NULL);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    printf("%d\n", maps && fgetc(maps) == EOF);
+    exit(0);
+    return unused;
+}
+
+int main(void)
+{
+    pthread_t thread;
+
+    first = pthread_self();
+    if (pthread_create(&thread, NULL, look, NULL)) {
+        return 2;
+    }
+    pthread_exit(NULL);
+}
+"""
 # LoongArch Reference Manual, volume 1, 2.2.10: the stable counter's rate is CPUCFG.4 times the multiplier of CPUCFG.5,
 # divided by its divisor.
 COUNTER = r"""
@@ -190,6 +218,14 @@ def test_a_loader_searches_the_folder_of_libraries_first(target: str, tmp_path: 
 @pytest.mark.parametrize("target", [ORACLE, *machines.TESTED])
 def test_a_child_of_a_program_with_threads_starts_threads(target: str, tmp_path: Path) -> None:
     assert output_of(target, FORK, tmp_path) == "0\n"
+
+
+@pytest.mark.parametrize("target", [ORACLE, *machines.TESTED])
+def test_the_mappings_of_a_process_whose_first_thread_has_ended_are_those_that_the_kernel_shows(
+    target: str, tmp_path: Path
+) -> None:
+    """A server that panics in a thread ends the others and then reads them."""
+    assert output_of(target, MAPS, tmp_path) == "1\n"
 
 
 @pytest.mark.slow(instead="nothing: no required target has this counter")

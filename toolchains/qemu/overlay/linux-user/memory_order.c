@@ -434,11 +434,14 @@ static uint64_t made_by_others(const struct PlumblineStores *s)
 /* Until the next pause. A thread pauses for the others: seldom if it makes nearly all stores, as a server's first one. */
 static void draw_gap(struct PlumblineStores *s)
 {
-    s->next_pause = s->pauses ? made_by_others(s) + draw(s, 2 * OUT_OF / MIN(s->pauses, OUT_OF)) : UINT64_MAX;
+    uint64_t mean = OUT_OF / MAX(s->pauses, 1);
+
+    /* Stores are counted in lots. */
+    s->next_pause = !s->pauses ? UINT64_MAX : mean < COUNTED_TOGETHER ? 0 : made_by_others(s) + draw(s, 2 * mean);
 }
 
 /* Each doubling of the shortest pause is half as likely. Whoever needs the thread ends it. */
-static void pause_thread(CPUState *cpu, struct PlumblineStores *s, const WaitingStore *early, uint64_t overtaken)
+static void pause_thread(CPUState *cpu, struct PlumblineStores *s, struct Watch *w)
 {
     uint64_t length = SHORTEST_PAUSE;
 
@@ -448,7 +451,6 @@ static void pause_thread(CPUState *cpu, struct PlumblineStores *s, const Waiting
     int64_t now = g_get_monotonic_time(), end = now + longest_pause_us, idle_since = now;
     int64_t used = processor_us(), idle_used = used;
     uint64_t begun = qatomic_read(&made_by_all), made = begun, enough = begun + MIN(length, longest_pause);
-    struct Watch *w = plumbline_has_fault_log() ? begin_watch(cpu, s, early, overtaken) : NULL;
 
     s->pauses_made++;
     s->is_pausing = true;
@@ -494,7 +496,13 @@ static void write_slot(CPUState *cpu, struct PlumblineStores *s, int i)
 {
     WaitingStore *store = &s->slot[i];
     uint64_t slot = 1ull << i, overtaken = older(cpu, s, i);
+    /* Not at the first overtake: a thread that has waited for work would always pause at its begin. */
+    bool will_pause = overtaken && !store->is_private && made_by_others(s) >= s->next_pause && !draw(s, PASSED_OVER);
+    struct Watch *w = will_pause && plumbline_has_fault_log() ? begin_watch(cpu, s, store, overtaken) : NULL;
 
+    if (w) {
+        watch_loads(cpu);
+    }
     plumbline_write_store(cpu, (void *)store->at, store->size, store->op, int128_make128(store->half[0], store->half[1]));
     s->has_released |= (s->releases & slot) != 0;
     qatomic_set(&cpu->neg.plumbline_waiting, cpu->neg.plumbline_waiting & ~slot);
@@ -520,12 +528,9 @@ static void write_slot(CPUState *cpu, struct PlumblineStores *s, int i)
     if (--s->until_mood <= 0) {
         draw_mood(s);
     }
-    if (overtaken) {
-        s->overtakes++;
-        /* Not at the first overtake: a thread that has waited for work would always pause at its begin. */
-        if (!store->is_private && made_by_others(s) >= s->next_pause && !draw(s, PASSED_OVER)) {
-            pause_thread(cpu, s, store, overtaken);
-        }
+    s->overtakes += overtaken != 0;
+    if (will_pause) {
+        pause_thread(cpu, s, w);
     }
 }
 
