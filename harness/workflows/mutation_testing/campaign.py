@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.finding import Finding
-    from harness.core.model import Allocator, Tier
+    from harness.core.model import Allocator, MemoryOrder, Tier
     from harness.judge.findings import Judgement
     from harness.workflows.mutation_testing.mutations import Mutation
     from harness.workflows.workbench import Workbench
@@ -49,6 +49,8 @@ class MutationResult(Record, frozen=True):
     function: str
     record: str = ""
     """The part of the format in which bytes differ; empty for other findings."""
+    must_be_silent: bool = False
+    """Whether a finding here is a false alarm."""
 
 
 class MutationRow(Record, frozen=True):
@@ -73,8 +75,8 @@ class MutationRow(Record, frozen=True):
 
     @property
     def caught(self) -> bool:
-        """Whether every target that must show it does."""
-        return bool(self.seen) and all(result.findings for result in self.seen)
+        """Whether every target that must show it does, and no other."""
+        return bool(self.seen) and all(bool(result.findings) != result.must_be_silent for result in self.seen)
 
 
 def chosen(names: Sequence[str]) -> list[Mutation]:
@@ -95,7 +97,7 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         raise UsageError(
             f"{planted.name} shows on none of {', '.join(targets)}",
             where="--target",
-            remedy="one of: " + ", ".join(planted.targets),
+            remedy="one of: " + ", ".join([*planted.targets, *planted.silent]),
         )
     original = bench.fetcher.server(bench.catalog.servers[planted.server])
     place = bench.cache.path("mutants", planted.name)
@@ -104,9 +106,13 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         # The mutant keeps the release's name, by which ccache recognises the files that have not changed.
         tree = place / planted.server
         mutations.plant(planted, original.path, tree)
-        judgement = _checked(bench, planted, tree, place / "run", targets=wanted, install=install)
-    found = mutations.caught(planted, judgement.findings)
-    annotated_files = [place.file for place in github.annotated_places(judgement).values()]
+        loud = [target for target in wanted if target not in planted.silent]
+        judgement = _checked(bench, planted, tree, place / "run", targets=loud, install=install) if loud else None
+        calm = [target for target in wanted if target in planted.silent]
+        silent = _unheard(bench, planted, tree, place / "silent", targets=calm, install=install) if calm else []
+    findings = judgement.findings if judgement is not None else []
+    found = mutations.caught(planted, findings)
+    annotated_files = [place.file for place in github.annotated_places(judgement).values()] if judgement else []
     return MutationRow(
         mutation=planted.name,
         title=planted.title,
@@ -114,9 +120,9 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         allocator=planted.allocator,
         seconds=round(time.monotonic() - started, 1),
         run=str(place / "run"),
-        seen=[_result(target, found[target]) for target in wanted],
-        findings=len(judgement.findings),
-        causes=len(judgement.findings_by_cause()),
+        seen=[*(_result(target, found[target]) for target in loud), *silent],
+        findings=len(findings),
+        causes=len(judgement.findings_by_cause()) if judgement is not None else 0,
         annotations=len(annotated_files),
         at_fault=sum(file in {edit.file for edit in planted.edits} for file in annotated_files),
     )
@@ -138,6 +144,7 @@ def _checked(
             run=run,
             install=install,
             allocator=planted.allocator,
+            memory_order=planted.memory_order,
             fail_fast=fail_fast,
         )
         judgement, _ = check.Check(bench, request).run()
@@ -146,6 +153,34 @@ def _checked(
         if all(found[target] for target in targets):
             break
     return judgement
+
+
+def _unheard(
+    bench: Workbench, planted: Mutation, tree: Path, run: Path, *, targets: Sequence[str], install: bool
+) -> list[MutationResult]:
+    """What a mutant shows on targets where it must show nothing: all of its findings, or that a cell has no result."""
+    shutil.rmtree(run, ignore_errors=True)
+    request = planted_request(
+        bench,
+        str(tree),
+        targets=targets,
+        suites=planted.suites,
+        tier=planted.tier,
+        run=run,
+        install=install,
+        allocator=planted.allocator,
+        memory_order=planted.memory_order,
+        fail_fast=False,
+    )
+    judgement, _ = check.Check(bench, request).run()
+    formats.write(run, judgement)
+    results = []
+    for target in targets:
+        here = [one for one in judgement.findings if not one.known and target in one.targets]
+        without_result = [one.suite for one in judgement.cells if one.target == target and one.verdict == "UNKNOWN"]
+        shown = [*(one.id for one in here), *(f"unknown-{suite}" for suite in without_result)]
+        results.append(msgspec.structs.replace(_result(target, here), findings=shown, must_be_silent=True))
+    return results
 
 
 def planted_request(
@@ -159,6 +194,7 @@ def planted_request(
     install: bool,
     fail_fast: bool,
     allocator: Allocator = "libc",
+    memory_order: MemoryOrder = "usual",
 ) -> Request:
     """The request of a check on a release, or on the path of a tree in which a bug is planted."""
     return Request(
@@ -174,6 +210,7 @@ def planted_request(
         known=known_list.DEFAULT,
         run=run,
         allocator=allocator,
+        memory_order=memory_order,
         fail_fast=fail_fast,
         # A mutation must be found by its effect, and not by a compiler's warning.
         warnings="off",
@@ -182,8 +219,8 @@ def planted_request(
 
 
 def _wanted(planted: Mutation, targets: Sequence[str]) -> list[str]:
-    """The targets that must show a mutation; only these of them, if any are named."""
-    return [name for name in planted.targets if not targets or name in targets]
+    """The targets that must show a mutation, and those that must not; only these of them, if any are named."""
+    return [name for name in [*planted.targets, *planted.silent] if not targets or name in targets]
 
 
 def row_in(document: str, planted: Mutation, targets: Sequence[str]) -> MutationRow:
@@ -219,7 +256,8 @@ def text_of(rows: Sequence[MutationRow]) -> str:
     cells = []
     for row in rows:
         for result in row.seen:
-            named = result.findings[0] if result.findings else "**missed**"
+            missing = "silent, as due" if result.must_be_silent else "**missed**"
+            named = result.findings[0] if result.findings else missing
             mutation = f"`{row.mutation}` ({row.seconds:.0f} s)"
             cells.append((mutation, result.target, ", ".join(result.suites), named, result.function or result.record))
     lines = table(["mutation", "target", "found by", "finding", "function or record"], cells)

@@ -9,9 +9,11 @@ import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import msgspec
+
 from harness.build.sources.tree_files import copy_tree
 from harness.core.errors import UsageError
-from harness.core.model import Allocator, Record, Tier
+from harness.core.model import Allocator, MemoryOrder, Record, Tier
 from harness.core.strict_toml import read_toml
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from harness.core.finding import Finding
 
-Fault = Literal["alignment", "byte-order", "width", "signedness", "bounds"]
+Fault = Literal["alignment", "byte-order", "width", "signedness", "bounds", "order"]
 FOLDER = Path(__file__).with_name("bugs")
 BUILD = "build"
 """The kind of the finding that a server does not compile."""
@@ -63,6 +65,10 @@ class Mutation(Record, frozen=True):
     """The allocator without which the bug has no effect."""
     tier: Tier = "quick"
     """The tier in which the suites find it."""
+    memory_order: MemoryOrder = "usual"
+    """The order in which the servers' threads see one another's stores."""
+    silent: list[str] = msgspec.field(default_factory=list)
+    """Targets whose memory order hides the bug: the same suites must find nothing there."""
 
     @property
     def targets(self) -> list[str]:

@@ -116,7 +116,8 @@ def test_an_edit_that_does_not_match_is_refused(tree: Path, edit: Edit, message:
 def test_every_mutation_names_existing_targets_and_files(name: str) -> None:
     catalog, one = Catalog(), EVERY[name]
     assert one.server in catalog.servers
-    assert set(one.targets) <= set(catalog.targets)
+    assert {*one.targets, *one.silent} <= set(catalog.targets)
+    assert not set(one.targets) & set(one.silent)
     assert set(one.suites) <= set(catalog.suites)
     assert one.edits
     assert one.targets
@@ -128,7 +129,14 @@ def test_every_mutation_names_existing_targets_and_files(name: str) -> None:
 
 def test_there_are_ten_mutations_with_every_kind_of_fault() -> None:
     assert len(EVERY) >= 10
-    assert {one.fault for one in EVERY.values()} == {"alignment", "byte-order", "width", "signedness", "bounds"}
+    assert {one.fault for one in EVERY.values()} == {
+        "alignment",
+        "byte-order",
+        "width",
+        "signedness",
+        "bounds",
+        "order",
+    }
 
 
 def test_a_mutation_is_caught_on_the_targets_that_show_it() -> None:
@@ -203,6 +211,30 @@ def test_a_workers_document_is_about_its_mutation_and_its_targets() -> None:
             campaign.row_in(wrong, planted, ())
 
 
+@pytest.mark.parametrize(
+    ("loud", "silent", "is_caught"), [(["order-x"], [], True), ([], [], False), (["order-x"], ["unknown-order"], False)]
+)
+def test_a_bug_of_order_is_caught_if_it_shows_only_where_the_order_allows_it(
+    loud: list[str], silent: list[str], is_caught: bool
+) -> None:
+    def result(target: str, findings: list[str], *, must_be_silent: bool) -> campaign.MutationResult:
+        return campaign.MutationResult(
+            target=target, suites=[], findings=findings, function="", must_be_silent=must_be_silent
+        )
+
+    row = campaign.MutationRow(
+        mutation="one",
+        title="",
+        fault="order",
+        allocator="libc",
+        seconds=1.0,
+        run="/run",
+        seen=[result("aarch64", loud, must_be_silent=False), result("sparc64", silent, must_be_silent=True)],
+    )
+    assert row.caught == is_caught
+    assert ("silent, as due" in campaign.text_of([row])) == (not silent)
+
+
 def test_mutations_are_chosen_by_name_and_glob() -> None:
     assert [one.name for one in campaign.chosen(["sds-*"])] == [name for name in EVERY if name.startswith("sds-")]
     assert len(campaign.chosen([])) == len(EVERY)
@@ -213,4 +245,5 @@ def test_mutations_are_chosen_by_name_and_glob() -> None:
 @pytest.mark.parametrize("name", EVERY)
 def test_every_mutation_has_its_row(name: str) -> None:
     rows = [line for line in (ROOT / "docs" / "MUTATIONS.md").read_text("utf-8").splitlines() if f"`{name}` |" in line]
-    assert {target for target in EVERY[name].targets if any(target in row for row in rows)} == set(EVERY[name].targets)
+    named = {*EVERY[name].targets, *EVERY[name].silent}
+    assert {target for target in named if any(target in row for row in rows)} == named
