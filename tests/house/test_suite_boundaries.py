@@ -102,6 +102,7 @@ EXCUSED = {
     ("harness/run/upstream/test_files.py", "cluster"): "the same",
     ("harness/workflows/campaign/job.py", "fuzz"): "the command `plumb fuzz`",
     ("harness/workflows/mutation_testing/mutations.py", "width"): "a kind of mutation",
+    ("harness/workflows/mutation_testing/mutations.py", "order"): "a kind of mutation",
 }
 
 
