@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import closing
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -61,6 +62,12 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crowd, "LOAD_SECONDS", 0.1)
 
 
+@pytest.fixture
+def long(short: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of a later pipeline, which must be sent however busy the machine is."""
+    monkeypatch.setattr(crowd, "LOAD_SECONDS", 60.0)
+
+
 def load(number: int, round_of: int) -> Exchange:
     requests: list[tuple[Any, ...]] = [("SET", number, "x"), ("GET", number), ("STRLEN", round_of)]
     return Exchange(requests, [OK, bulk(b"x"), integer(1)])
@@ -77,12 +84,16 @@ def test_replies_that_are_due_are_accepted_in_any_pieces() -> None:
     assert server.connections == CLIENTS
 
 
-def test_each_pipeline_may_have_a_connection_of_its_own() -> None:
+def test_each_pipeline_may_have_a_connection_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     server = PipelineServer(lambda _: [OK, bulk(b"x"), integer(1)])
+    # However busy the machine is, the time is over after some connections.
+    monkeypatch.setattr(crowd, "time", SimpleNamespace(monotonic=lambda: server.connections))
+    monkeypatch.setattr(crowd, "LOAD_SECONDS", 2 * CLIENTS)
     meet(server, anew=True)
     assert server.connections > CLIENTS
 
 
+@pytest.mark.usefixtures("long")
 def test_the_first_reply_that_is_not_due_is_named_with_its_request() -> None:
     wrong = [OK + bulk(b"y") + integer(1)]
     with pytest.raises(AssertionError, match=r"\('GET', \d\): got b'\$1.*y.*', expected b'\$1.*x"):
@@ -94,11 +105,13 @@ def test_a_reply_to_nothing_is_noticed() -> None:
         meet(PipelineServer(lambda _: [OK + bulk(b"x") + integer(1) + integer(2)]))
 
 
+@pytest.mark.usefixtures("long")
 def test_a_server_that_closes_its_connections_is_gone() -> None:
     with pytest.raises(ServerGoneError, match="while waiting for a reply"):
         meet(PipelineServer(lambda number: [] if number else [OK, bulk(b"x"), integer(1)]))
 
 
+@pytest.mark.usefixtures("long")
 def test_a_server_that_never_replies_is_silent() -> None:
     with pytest.raises(TimeoutError, match="none of 3 clients had a reply"):
         meet(PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)]))
