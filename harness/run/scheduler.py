@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from harness.core.model import Cell
 
@@ -40,20 +41,19 @@ def side_by_side(
     not started by then are cancelled.
     """
     pieces = list(work)
-    waiting_ones = {number: piece for number, piece in enumerate(pieces) if io_bound(piece)}
-    queue = _Queue({number: piece for number, piece in enumerate(pieces) if number not in waiting_ones}, seconds, jobs)
+    waits = [io_bound(piece) for piece in pieces]
+    queue = _Queue({number: piece for number, piece in enumerate(pieces) if not waits[number]}, seconds, jobs)
     done: dict[int, Done] = {}
 
-    def do_next() -> None:
-        with queue.taken() as number:
+    def do_one(taken: AbstractContextManager[int]) -> None:
+        with taken as number:
             done[number] = do(pieces[number])
-
-    def do_waiting(number: int) -> None:
-        done[number] = do(pieces[number])
 
     with ThreadPoolExecutor(jobs) as busy, ThreadPoolExecutor(IO_BOUND_PER_JOB * jobs) as waiting:
         futures = [
-            waiting.submit(do_waiting, number) if number in waiting_ones else busy.submit(do_next)
+            waiting.submit(do_one, contextlib.nullcontext(number))
+            if waits[number]
+            else busy.submit(do_one, queue.taken())
             for number in range(len(pieces))
         ]
         try:

@@ -130,15 +130,14 @@ def run_cell(
 
     The process is one that `server` becomes, if given, and otherwise a new interpreter.
     """
-    left = max(until - time.monotonic(), 0.0)
-    is_cut = left < deadline_seconds(spec)
+    own, left = deadline_seconds(spec), max(until - time.monotonic(), 0.0)
     cell = f"{spec.runner.target.name}/{spec.suite}"
     folder = spec.folder
     folder.mkdir(parents=True)
     write_cell(folder / "cell.json", spec)
     result = process.run(
         [*pytest_command([*spec.tests_of, spec.suite], folder / "cell.json"), *(["--exitfirst"] if fail_fast else [])],
-        deadline_seconds=left if is_cut else deadline_seconds(spec),
+        deadline_seconds=min(own, left),
         log=folder / "pytest.log",
         folder=ROOT,
         environment=environment.for_cell(),
@@ -148,7 +147,7 @@ def run_cell(
         usable=True,
     )
     problem, kind = _problem_and_kind(spec, result)
-    if result.expired and is_cut:
+    if result.expired and left < own:
         problem = OUT_OF_TIME
     beside = f" ({folder.name})" if run_folder.has_own_seal(folder.name) else ""
     progress.say(f"{cell}{beside}: {_last_line(result.text)}")

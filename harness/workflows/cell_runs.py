@@ -96,7 +96,7 @@ class CellRuns:
                 why = f"a test of {self._failed_cell} failed before"
                 return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
             began = time.monotonic()
-            if began > self._until and cell.suite != CANARY_SUITE:
+            if began > self._until_for(cell):
                 return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=OUT_OF_TIME)
             with count.running(cell):
                 record = self._run_cell(cell)
@@ -133,6 +133,10 @@ class CellRuns:
             first.setdefault((target.width_bits, target.endianness), cell.target)
         return sorted(cells, key=lambda cell: cell.target not in first.values())
 
+    def _until_for(self, cell: Cell) -> float:
+        """When a cell is ended in any case. No result counts without the canaries."""
+        return math.inf if cell.suite == CANARY_SUITE else self._until
+
     def _run_cell(self, cell: Cell) -> CellRecord:
         specs = self._specs
         if (missing := specs.missing(cell)) is not None:
@@ -140,8 +144,7 @@ class CellRuns:
         spec = specs.of(cell)
         if spec.units is not None and (why := why_none(spec.units)):
             return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
-        until = math.inf if cell.suite == CANARY_SUITE else self._until
-        record = msgspec.structs.replace(self._run_sealed(spec, until), left_out=specs.left_out(cell))
+        record = msgspec.structs.replace(self._run_sealed(spec, self._until_for(cell)), left_out=specs.left_out(cell))
         if record.problem_kind == "absent":
             return record
         if spec.units is not None and spec.units.broken and not record.problem:

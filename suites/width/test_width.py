@@ -19,7 +19,7 @@ from suites.width import requests
 
 if TYPE_CHECKING:
     from harness.protocol.allowed_refusals import Release
-    from harness.protocol.resp import Reply
+    from harness.protocol.resp import Client, Reply
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
     from suites._shared.paired_servers import PairedServers
@@ -144,6 +144,11 @@ def test_time_that_is_left_is_told_whole(both: PairedServers, milliseconds: int)
         assert abs(client.command("TTL", "k") - milliseconds / 1000) <= passed / 1000 + 1  # type: ignore[operator]
 
 
+def _dumped(client: Client) -> Reply:
+    """The payload of a string whose key is then gone."""
+    return client.pipeline([("SET", "k", "v"), ("DUMP", "k"), ("DEL", "k")])[1]
+
+
 def test_an_idle_time_and_a_frequency_that_were_restored_are_told_again(both: PairedServers, cell: CellSpec) -> None:
     require(cell, "form RESTORE IDLETIME")
     # Less than the 194 days after which the 24-bit clock wraps (redis.conf, maxmemory-samples). Before 7.0, a key that
@@ -152,9 +157,7 @@ def test_an_idle_time_and_a_frequency_that_were_restored_are_told_again(both: Pa
     idle = 10_000_000
     least = idle if cell.version >= (7,) else 1 << 23
     for client in (both.guest, both.oracle):
-        client.command("SET", "k", "v")
-        payload = client.command("DUMP", "k")
-        client.command("DEL", "k")
+        payload = _dumped(client)
         client.command("RESTORE", "k", 0, payload, "IDLETIME", idle)  # type: ignore[arg-type]
         assert least <= client.command("OBJECT", "IDLETIME", "k") <= idle + 60  # type: ignore[operator]
 
@@ -163,9 +166,7 @@ def test_a_time_to_live_of_restore_is_kept(both: PairedServers) -> None:
     """Without an option of RESTORE, which old releases lack."""
     milliseconds = (1 << 40) + 0x1_0203_0405
     for client in (both.guest, both.oracle):
-        client.command("SET", "k", "v")
-        payload = client.command("DUMP", "k")
-        client.command("DEL", "k")
+        payload = _dumped(client)
         started = time.monotonic()
         assert client.command("RESTORE", "k", milliseconds, payload) == b"OK"  # type: ignore[arg-type]
         left = client.command("PTTL", "k")
@@ -177,9 +178,7 @@ def test_an_absolute_time_of_restore_is_kept_to_the_millisecond(both: PairedServ
     require(cell, "command pexpiretime", "form RESTORE ABSTTL")
     expires = (1 << 43) + 0x1_0203_0405
     for client in (both.guest, both.oracle):
-        client.command("SET", "k", "v")
-        payload = client.command("DUMP", "k")
-        client.command("DEL", "k")
+        payload = _dumped(client)
         client.command("RESTORE", "k", expires, payload, "ABSTTL")  # type: ignore[arg-type]
         assert client.command("PEXPIRETIME", "k") == expires
 

@@ -161,8 +161,7 @@ class WaitWatch:
         A thread that has mostly run is left alone: Python 3.11 dies now and then of reading the frames of a thread that
         is about to enter or leave one.
         """
-        real, used, _ = self._clocks()
-        if used - self._used > (real - self._now) / 2:
+        if time.clock_gettime(self._clock) - self._used > (time.monotonic() - self._now) / 2:
             self._add("other", "")
             return
         frames = _frames()

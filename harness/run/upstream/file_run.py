@@ -58,7 +58,7 @@ class Pace(Record, frozen=True):
     """How many times longer than usual upstream's own loops wait."""
     stall_seconds: float
     silent_seconds: float
-    """The same while a server of its present test does not reply to PING."""
+    """The same while a server of its present test does not reply to PING; no longer than that."""
 
 
 class FileRunSettings(Record, frozen=True):
@@ -166,11 +166,11 @@ def _watch(
         if now != length:
             length, moved = now, seconds
             next_look = moved + pace.silent_seconds
-        elif seconds > next_look or seconds - moved > pace.stall_seconds:
+        elif seconds > next_look:
             states = _awaited(stage, settings)
             if are_silent(states) or seconds - moved > pace.stall_seconds:
                 return states
-            next_look = seconds + pace.silent_seconds
+            next_look = min(seconds + pace.silent_seconds, moved + pace.stall_seconds)
         time.sleep(POLL_SECONDS)
     return None
 

@@ -181,10 +181,9 @@ class QemuProcess:
         """The emulator's status, negative for a signal; None while it runs. Its channel closes before it has one."""
         if self._process is None:
             return None
-        deadline = time.monotonic() + (CLOSING_SECONDS if self._channel is not None and self._channel.closed else 0.0)
-        while self._process.poll() is None and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
-        return self._process.returncode
+        if self._channel is not None and self._channel.closed:
+            process.ends_within(self._process, CLOSING_SECONDS)
+        return self._process.poll()
 
     def _start(self) -> None:
         machine = self.image.kernel.spec.machine

@@ -134,21 +134,7 @@ def _checked(
     """The judgement of a mutant, whose run ends at the first failed tests if these find the bug on every target."""
     # The release may fail a test before the one that finds the bug: only whole cells show that none does.
     for fail_fast in (True, False):
-        shutil.rmtree(run, ignore_errors=True)
-        request = planted_request(
-            bench,
-            str(tree),
-            targets=targets,
-            suites=planted.suites,
-            tier=planted.tier,
-            run=run,
-            install=install,
-            allocator=planted.allocator,
-            memory_order=planted.memory_order,
-            fail_fast=fail_fast,
-        )
-        judgement, _ = check.Check(bench, request).run()
-        formats.write(run, judgement)
+        judgement = _judged(bench, planted, tree, run, targets=targets, install=install, fail_fast=fail_fast)
         found = mutations.caught(planted, judgement.findings)
         if all(found[target] for target in targets):
             break
@@ -159,6 +145,27 @@ def _unheard(
     bench: Workbench, planted: Mutation, tree: Path, run: Path, *, targets: Sequence[str], install: bool
 ) -> list[MutationResult]:
     """What a mutant shows on targets where it must show nothing: all of its findings, or that a cell has no result."""
+    judgement = _judged(bench, planted, tree, run, targets=targets, install=install, fail_fast=False)
+    results = []
+    for target in targets:
+        here = [one for one in judgement.findings if not one.known and target in one.targets]
+        without_result = [one.suite for one in judgement.cells if one.target == target and one.verdict == "UNKNOWN"]
+        shown = [*(one.id for one in here), *(f"unknown-{suite}" for suite in without_result)]
+        results.append(msgspec.structs.replace(_result(target, here), findings=shown, must_be_silent=True))
+    return results
+
+
+def _judged(
+    bench: Workbench,
+    planted: Mutation,
+    tree: Path,
+    run: Path,
+    *,
+    targets: Sequence[str],
+    install: bool,
+    fail_fast: bool,
+) -> Judgement:
+    """The judgement of one run of a mutant, whose reports replace those of an earlier one."""
     shutil.rmtree(run, ignore_errors=True)
     request = planted_request(
         bench,
@@ -170,17 +177,11 @@ def _unheard(
         install=install,
         allocator=planted.allocator,
         memory_order=planted.memory_order,
-        fail_fast=False,
+        fail_fast=fail_fast,
     )
     judgement, _ = check.Check(bench, request).run()
     formats.write(run, judgement)
-    results = []
-    for target in targets:
-        here = [one for one in judgement.findings if not one.known and target in one.targets]
-        without_result = [one.suite for one in judgement.cells if one.target == target and one.verdict == "UNKNOWN"]
-        shown = [*(one.id for one in here), *(f"unknown-{suite}" for suite in without_result)]
-        results.append(msgspec.structs.replace(_result(target, here), findings=shown, must_be_silent=True))
-    return results
+    return judgement
 
 
 def planted_request(

@@ -39,8 +39,8 @@ class SharedHostRuns:
         """The runs of another cell that has asked for all of a specification's tests, with a copy of their evidence;
         otherwise what `ask` runs. One cell of a suite asks at a time: the next may need no runs of its own.
         """
-        bare, tests = _bare(msgspec.structs.replace(spec, exactly=None)), frozenset(spec.exactly or ())
-        return self._answered(bare, lambda answered: answered >= tests, tests, folder_of, ask)
+        bare = _bare(msgspec.structs.replace(spec, exactly=None))
+        return self._answered(bare, frozenset(spec.exactly or ()), folder_of, ask)
 
     def preceded_runs(
         self,
@@ -50,19 +50,18 @@ class SharedHostRuns:
         ask: Callable[[], list[HostRun]],
     ) -> list[HostRun]:
         """The same for failed tests behind those that precede them, which are part of what was asked."""
-        return self._answered(_bare(spec), frozenset(failed).__eq__, frozenset(failed), folder_of, ask)
+        return self._answered(_bare(spec), frozenset(failed), folder_of, ask)
 
     def _answered(
         self,
         bare: CellSpec,
-        is_enough: Callable[[frozenset[str]], bool],
         tests: frozenset[str],
         folder_of: Callable[[int], Path],
         ask: Callable[[], list[HostRun]],
     ) -> list[HostRun]:
         with self._locks[bare.suite]:
             for answers in self._asked:
-                if answers.spec == bare and is_enough(answers.tests):
+                if answers.spec == bare and answers.tests >= tests:
                     for number, folder in enumerate(answers.folders, 1):
                         shutil.copytree(folder, folder_of(number), symlinks=True)
                     return answers.runs
