@@ -130,14 +130,13 @@ def run_cell(
 
     The process is one that `server` becomes, if given, and otherwise a new interpreter.
     """
-    own, left = deadline_seconds(spec), max(until - time.monotonic(), 0.0)
     cell = f"{spec.runner.target.name}/{spec.suite}"
     folder = spec.folder
     folder.mkdir(parents=True)
     write_cell(folder / "cell.json", spec)
     result = process.run(
         [*pytest_command([*spec.tests_of, spec.suite], folder / "cell.json"), *(["--exitfirst"] if fail_fast else [])],
-        deadline_seconds=min(own, left),
+        deadline_seconds=deadline_seconds(spec),
         log=folder / "pytest.log",
         folder=ROOT,
         environment=environment.for_cell(),
@@ -145,9 +144,10 @@ def run_cell(
         watch_seconds=UsableTime.SAMPLE_SECONDS,
         spawn=server.spawn if server is not None else None,
         usable=True,
+        until=until,
     )
     problem, kind = _problem_and_kind(spec, result)
-    if result.expired and left < own:
+    if result.expired and time.monotonic() >= until:
         problem = OUT_OF_TIME
     beside = f" ({folder.name})" if run_folder.has_own_seal(folder.name) else ""
     progress.say(f"{cell}{beside}: {_last_line(result.text)}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import shlex
 import signal
@@ -301,6 +302,7 @@ def run(
     watch_seconds: float | None = None,
     spawn: Spawn | None = None,
     usable: bool = False,
+    until: float = math.inf,
     since_output: bool = False,
     steady_addresses: bool = False,
 ) -> Result:
@@ -309,8 +311,9 @@ def run(
     Only the head and the tail of a very long output are kept (harness.core.processes.capped_log). `watch` is called
     every `watch_seconds` (None: WATCH_SECONDS) meanwhile, and an exception of it ends the command. `spawn` and
     `steady_addresses`: as of `start`. `usable`: only the time that the processes could use counts towards the deadline,
-    without waits for processors that others occupy. `since_output`: each output restarts the deadline. The command's
-    output must end, as when it reports each part of its task.
+    without waits for processors that others occupy. `until`: the time when it ends in any case, as of time.monotonic().
+    `since_output`: each output restarts the deadline. The command's output must end, as when it reports each part of
+    its task.
 
     Raises InfrastructureError if the program cannot be started. The caller must judge a non-zero exit status.
     """
@@ -334,7 +337,9 @@ def run(
                 clock = UsableTime(process.pid).look if usable else _elapsed()
                 if since_output:
                     clock = _since_output(clock, stream)
-                expired = not _wait(process, clock, deadline_seconds, watch, watch_seconds or WATCH_SECONDS)
+                expired = not _wait(
+                    process, clock, deadline_seconds, watch, watch_seconds or WATCH_SECONDS, until=until
+                )
             finally:
                 kill_group(process)
         refuse_after_stop()
@@ -399,9 +404,11 @@ def _wait(
     deadline_seconds: float,
     watch: Callable[[], None] | None,
     watch_seconds: float,
+    *,
+    until: float,
 ) -> bool:
-    """Whether the process ended before the deadline, according to the clock."""
-    while (left := deadline_seconds - clock()) > 0:
+    """Whether the process ended before the deadline, according to the clock, and before a time of time.monotonic()."""
+    while (left := min(deadline_seconds - clock(), until - time.monotonic())) > 0:
         try:
             # The clock may run slower than real time.
             process.wait(min(left, watch_seconds))

@@ -21,7 +21,7 @@ from harness.core.strict_toml import read_toml
 from harness.isa import memory_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from harness.build.emulators.runner import Runner
     from harness.core.cache import Cache
@@ -149,11 +149,16 @@ def times_seen(program: Path, runner: Runner, case: LitmusCase, order: str, roun
     return int(result.text.split()[0]) if result.code == 0 and not result.expired else None
 
 
-def disagreement(program: Path, runner: Runner, case: LitmusCase, without: str = "") -> str:
-    """What an outcome contradicts; empty if it agrees with the model. `without`: a rule that the emulator breaks."""
+def disagreement(
+    program: Path, runner: Runner, case: LitmusCase, *, without: str = "", seeds: Iterable[int] = ()
+) -> str:
+    """What an outcome contradicts; empty if it agrees with the model.
+
+    `without`: a rule that the emulator breaks. `seeds`: the runs to make, if not the usual ones.
+    """
     model = memory_order.model_of(runner.target)
     wanted = case.verdict == "shown"
-    for seed in SEEDS_OF_SHOWN if wanted else SEEDS_OF_FORBIDDEN:
+    for seed in seeds or (SEEDS_OF_SHOWN if wanted else SEEDS_OF_FORBIDDEN):
         words = [memory_order.emulator_option(model, seed), PAUSES, *([f"without={without}"] if without else [])]
         rounds = ROUNDS_OF_SHOWN if wanted else ROUNDS_OF_FORBIDDEN
         seen = times_seen(program, runner, case, ",".join(words), rounds, 1)
