@@ -47,9 +47,9 @@ def read_counters(text: str) -> Counters:
     A processor without doubleword accesses has no `DWord` line (Linux arch/arm/mm/alignment.c). Raises
     InfrastructureError if the text has none.
     """
-    if text.strip().isdecimal():
+    if re.fullmatch(r"\s*[0-9]{1,20}\s*", text):
         return Counters(user=int(text), skipped=0, half=0, word=0, dword=0, multi=0)
-    found = {name.lower(): int(number) for name, number in re.findall(r"^(\w+):\s+(\d+)", text, re.MULTILINE)}
+    found = {name.lower(): int(number) for name, number in re.findall(r"^(\w+):\s+([0-9]{1,20})\b", text, re.MULTILINE)}
     missing = {"user", "skipped", "half", "word", "multi"} - found.keys()
     if missing:
         raise InfrastructureError("the kernel's alignment counters cannot be read", because=f"{text!r} lacks {missing}")

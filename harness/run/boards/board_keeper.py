@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from harness.core.errors import InfrastructureError
 from harness.record import kernel_faults
 from harness.run.boards.remote_process import RemoteScript
-from harness.run.boards.remote_shell import MARK
+from harness.run.boards.remote_shell import MARK, number_in
 
 if TYPE_CHECKING:
     from harness.record.cell_events import Counters
@@ -114,9 +114,15 @@ class BoardKeeper:
         return kernel_faults.read_counters(told)
 
     def mode(self) -> int | None:
-        """The mode that its kernel has now; None if it has no modes, or its user may not read them."""
-        told = self._ask("mode")
-        return int(told) if told else None
+        """The mode that its kernel has now; None if it has no modes, or its user may not read them.
+
+        Raises InfrastructureError if the answer is no number.
+        """
+        if not (told := self._ask("mode")):
+            return None
+        if (mode := number_in(told)) is None:
+            raise self._shell.misunderstood("mode", told)
+        return mode
 
     def log_of(self, pid: int) -> list[str]:
         """The last new lines of the kernel's log about a process, or about alignment; empty if its user may not read

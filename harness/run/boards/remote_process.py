@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.processes import process
 from harness.core.processes.capped_log import CappedLog
-from harness.run.boards.remote_shell import ANSWER_SECONDS, MARK, REPORT, SAID, code_of
+from harness.run.boards.remote_shell import ANSWER_SECONDS, MARK, REPORT, SAID, code_of, number_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,11 +72,13 @@ class RemoteScript:
     def poll(self) -> int | None:
         """Its exit status, negative for a signal; None while it runs.
 
-        Raises InfrastructureError if the connection has ended without it.
+        Raises InfrastructureError if the connection has ended without it, or if it is none.
         """
         ended = self.process.poll()
         if status := self.said("end"):
-            return code_of(status)
+            if (code := code_of(status)) is None:
+                raise self._shell.misunderstood("end", status)
+            return code
         if ended is not None:
             raise self._shell.lost(self._text(), status=f"{self._shell.board.start[0]} ended with {ended}")
         return None
@@ -146,7 +148,10 @@ class RemoteProcess(RemoteScript):
 
     def pid(self) -> int:
         """Its process number there. Raises InfrastructureError if the machine does not tell it."""
-        return int(self.awaited("pid", late="the server's process number did not arrive")[1])
+        _, told = self.awaited("pid", late="the server's process number did not arrive")
+        if not (number := number_in(told)):
+            raise self._shell.misunderstood("pid", told)
+        return number
 
     def state(self) -> str:
         """Its state there, as one letter of ps(1); empty if it has ended. Raises InfrastructureError without answer."""

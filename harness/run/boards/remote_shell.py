@@ -47,14 +47,20 @@ class Ended(NamedTuple):
     output: bytes
 
 
-def code_of(reported: str) -> int:
-    """A status of `sh` as a code: above 128 it is a signal, which ksh adds to 256 instead of 128. `reported`: the
-    status and, if the shell tells it, the signal's name.
+def number_in(text: str) -> int | None:
+    """The number that a machine reports; None if the text is something else."""
+    return int(text) if re.fullmatch(r"\s*[0-9]{1,18}\s*", text) else None
+
+
+def code_of(reported: str) -> int | None:
+    """A status of `sh` as a code: above 128 it is a signal, which ksh adds to 256 instead of 128. None if it is no
+    status. `reported`: the status and, if the shell tells it, the signal's name.
     """
     word, _, name = reported.partition(" ")
+    if (status := number_in(word)) is None:
+        return None
     if (named := f"SIG{name.strip().removeprefix('SIG')}") in signal.Signals.__members__:
         return -signal.Signals[named]
-    status = int(word)
     number = status - (256 if status > 256 else 128)
     return -number if number in set(signal.Signals) else status
 
@@ -100,11 +106,11 @@ class RemoteShell:
             said = errors.read().decode("utf-8", "replace")
             output.seek(0)
             content = output.read()
-        status = next((value for word, value in SAID.findall(said) if word == "end"), "")
-        if not status.partition(" ")[0].isdecimal():
+        code = code_of(next((value for word, value in SAID.findall(said) if word == "end"), ""))
+        if code is None:
             late = f"no answer within {self.image.deadline_seconds(deadline_seconds):.0f} s"
             raise self.lost(said, status=late if expired else f"{self.board.start[0]} ended with {started.returncode}")
-        return Ended(code_of(status), content)
+        return Ended(code, content)
 
     def lost(self, said: str, *, status: str) -> InfrastructureError:
         """The error for a connection that has ended, or is silent. `said`: what came to standard error."""
@@ -113,6 +119,15 @@ class RemoteShell:
             "the connection to the board was lost",
             where=self.shown,
             because="\n".join([*lines[-5:], status]),
+            remedy=f"{self.image.check_command}, which checks each step",
+        )
+
+    def misunderstood(self, word: str, rest: str) -> InfrastructureError:
+        """The error for a line that no script of ours writes. `word`: its first word."""
+        return InfrastructureError(
+            f"the board's answer to `{word}` cannot be read",
+            where=self.shown,
+            because=rest[:200],
             remedy=f"{self.image.check_command}, which checks each step",
         )
 

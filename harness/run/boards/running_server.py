@@ -15,6 +15,7 @@ from harness.core.sockets import connect
 from harness.protocol.resp import Client
 from harness.record.transcript import last_request, unanswered
 from harness.run.boards.reached_machine import Tunnel
+from harness.run.boards.remote_shell import number_in
 from harness.run.server_process import POLL_SECONDS, START_SECONDS, RemoteGuest
 from harness.run.servers.endings import ServerEnd
 from harness.run.servers.probes import identity
@@ -113,7 +114,7 @@ class RunningGuest(RemoteGuest):
                 because=f"it is {version or 'unnamed'}, and the run is for {wanted}",
                 remedy="--server names the release that runs there",
             )
-        self._pid = int(told.get("process_id", b"0")) or os.getpid()
+        self._pid = number_in(told.get("process_id", b"").decode("utf-8", "replace")) or os.getpid()
         self._watch = connect(self.upstream, deadline_seconds=self.deadline_seconds)
         with Client(connect(self.upstream, deadline_seconds=self.deadline_seconds)) as client:
             client.command("FLUSHALL")

@@ -74,9 +74,13 @@ def supervised(tmp_path: Path) -> Callable[[str], RemoteProcess]:
         ("266 SIGBUS", -7),
         ("138 USR1", -10),
         ("138 a signal", -10),
+        ("", None),
+        ("x", None),
+        ("-1", None),
+        ("1" * 5000, None),
     ],
 )
-def test_a_status_above_128_is_a_signal_if_there_is_one_and_its_name_decides(reported: str, code: int) -> None:
+def test_a_status_above_128_is_a_signal_if_there_is_one_and_its_name_decides(reported: str, code: int | None) -> None:
     """SIGBUS is 10 on SPARC and MIPS, where 10 is SIGUSR1 here (signal(7))."""
     assert code_of(reported) == code
 
@@ -110,6 +114,34 @@ def test_the_signal_that_ends_a_server_is_seen(
     until(lambda: server.poll() is not None)
     assert server.poll() == code
     server.close()
+
+
+@pytest.mark.parametrize(
+    ("word", "rest", "ask"),
+    [
+        ("end", "x", RemoteProcess.poll),
+        ("end", "9" * 5000, RemoteProcess.poll),
+        ("pid", "0", RemoteProcess.pid),
+        ("pid", "-1", RemoteProcess.pid),
+        ("pid", "12 of them", RemoteProcess.pid),
+    ],
+)
+def test_a_line_that_no_script_writes_is_named(
+    word: str,
+    rest: str,
+    ask: Callable[[RemoteProcess], int | None],
+    supervised: Callable[[str, RemoteShell], RemoteProcess],
+) -> None:
+    """A board, or its login shell, may write anything. Nothing that follows from it is a bug in Plumbline."""
+    server = supervised("", shell_of("sh", "-c", f'echo "plumbline: {word} {rest}" >&2; exec cat'))
+    try:
+        until(lambda: server.said(word))
+        with pytest.raises(InfrastructureError, match=f"answer to `{word}` cannot be read") as raised:
+            ask(server)
+    finally:
+        server.close()
+    assert raised.value.because == rest[:200]
+    assert "plumb board my.toml" in raised.value.remedy
 
 
 def test_a_server_can_be_stopped_asked_and_ended(supervised: Callable[[str], RemoteProcess]) -> None:
