@@ -22,4 +22,6 @@ def run_written(suite: str, test: Path, cell: CellSpec, *, deadline_seconds: flo
     write_cell(place, cell)
     command: list[str | Path] = [sys.executable, "-m", "pytest", test, "--plumb-cell", place, "-q"]
     command += ["-c", ROOT / "pyproject.toml", "-p", "harness.run.pytest_plugin", "--rootdir", test.parent]
+    # Not the folder of all sessions, of which it would remove what earlier ones have left.
+    command += ["--basetemp", test.parent / "temporary"]
     return process.run(command, deadline_seconds=deadline_seconds, folder=ROOT)

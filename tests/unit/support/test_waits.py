@@ -169,6 +169,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "times").mkdir()
     (folder / "times" / "gw7.jsonl").write_text("of an earlier run with more processes\n", "utf-8")
     words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--times", "times", "-p", "no:cacheprovider"]
+    # In the folder that all sessions share it would remove what earlier ones have left, which can take minutes.
+    words += ["--basetemp", str(folder / "temporary")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
     result = process.run(words, deadline_seconds=DEADLINE_SECONDS, folder=folder, environment=environment)
     assert "1 failed, 7 passed" in result.text
