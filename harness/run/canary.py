@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis import symbols
+from harness.analysis.detectors import registry
 from harness.build.helper_program import compiled
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
@@ -148,7 +149,7 @@ def compile_canary(
         owner=target.name,
         file="canary",
         flags=[*target.compiler_flags, "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-std=gnu11"],
-        generated={"canary.c": source(made, driver)},
+        generated={**registry.prelude_files(target.emulator.detector), "canary.c": source(made, driver)},
         where=access_table.ACCESSES / f"{target.isa}.toml",
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis.detectors.registry import PRELUDE_FILE, named, reports
+from harness.analysis.detectors.registry import named, prelude_files, reports
 from harness.build import toolchain
 from harness.build.helper_program import compiled
 from harness.core.processes import process
@@ -33,7 +33,6 @@ def compile_detector_canary(cache: Cache, target: Target, tools: Toolchain) -> P
     """
     if not target.emulator.detector:
         return None
-    prelude = named(target.emulator.detector).prelude
     # Some files of valkey-9.1.2 are compiled with hidden symbols. Those that the detector's library needs must stay
     # visible.
     hidden = "-fvisibility=hidden"
@@ -46,7 +45,7 @@ def compile_detector_canary(cache: Cache, target: Target, tools: Toolchain) -> P
         file="detector",
         flags=[*toolchain.compiler_flags(target, "O1"), hidden, "-Wall", "-Werror", "-std=gnu11"],
         sources=[SOURCE],
-        generated={PRELUDE_FILE: prelude} if prelude else {},
+        generated=prelude_files(target.emulator.detector),
     )
 
 

@@ -20,7 +20,7 @@ from harness.core.finding import Frame
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["DETECTORS", "PRELUDE_FILE", "Report", "named", "own_frames", "reports", "write_prelude"]
+__all__ = ["DETECTORS", "PRELUDE_FILE", "Report", "named", "own_frames", "prelude_files", "reports", "write_prelude"]
 
 DETECTORS: dict[str, Detector] = {
     detector.name: detector
@@ -48,6 +48,12 @@ def named(name: str) -> Detector:
             remedy="docs/howto/add-a-detector.md",
         )
     return DETECTORS.get(name, _NONE)
+
+
+def prelude_files(name: str) -> dict[str, str]:
+    """The header that a program without a source tree needs of a detector: its name and its text; empty if none."""
+    prelude = named(name).prelude
+    return {PRELUDE_FILE: prelude} if prelude else {}
 
 
 def write_prelude(name: str, folder: Path, tree: Path | None = None) -> list[str]:

@@ -14,6 +14,8 @@ from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.core.processes import process
 from harness.plan.catalog import Catalog
+from harness.run import canary, silence_check
+from tests.end_to_end.support import machines
 from tests.end_to_end.support.plumb_runs import PLUMB, document, run
 from tests.support import fakes
 
@@ -64,13 +66,24 @@ def test_a_sanitizers_finding_is_replayed_and_is_gone_where_it_was_fixed(tmp_pat
 
 
 @pytest.mark.slow(instead="test_a_silenced_detector_makes_the_run_unknown; the canaries of each detector")
-@pytest.mark.parametrize("target", ["native-valgrind", "native-asan"])
+@pytest.mark.parametrize("target", ["native-valgrind", "native-asan", "native-tsan"])
 def test_redis_7_0_15_is_silent_in_bitops(target: str, tmp_path: Path) -> None:
     # A few requests of each command. Only a run of all tests proves that a release is clean.
     tests = ("moved_the", "every_header", "range_at", "numbers_are", "wraps", "uniform", "setbit")
     code, read = check(tmp_path / "run", "--target", target, *(f"--test={name}" for name in tests))
     assert (code, read["verdict"], sorted(by_id(read))) == (ExitCode.PASS, "PASS", [])
     assert {"PASS"} == {cell["verdict"] for cell in read["cells"]}
+
+
+@pytest.mark.parametrize("target", ["native-asan", "native-tsan", "native-ubsan", "native-valgrind"])
+def test_both_canaries_of_a_detectors_target_behave(target: str, tmp_path: Path) -> None:
+    """The one whose errors the detector reports, and the one whose misaligned accesses the host makes."""
+    runner = machines.runner(target)
+    tools, cache = machines.toolchain_of(target), machines.quiet_workbench().cache
+    assert silence_check.why_blind(cache, runner, tools, tmp_path, None) == ""
+    program = canary.compile_canary(cache, runner.target, tools)
+    performed = canary.performed(program, runner, tmp_path / "faults.jsonl", tools.triple)
+    assert [wrong for case in canary.cases(runner) for wrong in canary.disagreements(case, performed, runner)] == []
 
 
 def test_a_silenced_detector_makes_the_run_unknown(tmp_path: Path) -> None:
