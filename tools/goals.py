@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 DASH = "–"
-FIRST = ("cold", "cold_packaged")
-"""Figures that are measured only on request: each call downloads, and builds servers for minutes."""
+ON_REQUEST = ("cold", "cold_packaged", "premerge_hub")
+"""What is measured only on request, because it takes many minutes."""
 STORED = ROOT / "measurements" / "bench.json"
 DEADLINE_SECONDS = 3600.0
 SEED = "1"
@@ -58,6 +58,11 @@ KERNELS = ("armv5", "armv6", "armv7", "armv7-on-arm64", "aarch64", "sparc32plus"
 CHANGED = "src/bitops.c"
 CHANGED_FUNCTION = "void bitopCommand(client *c) {\n"
 """Its first line; every test of BITOP enters it."""
+HUB = "src/networking.c"
+HUB_FUNCTION = "void addReplyBulkLongLong(client *c, long long ll) {\n"
+"""The first line of a function that most suites enter."""
+UNKNOWN = "src/util.c"
+"""Where a base has a function of its own, so that nothing is known of it."""
 
 
 class Goal(NamedTuple):
@@ -75,12 +80,15 @@ class Goal(NamedTuple):
 
 GOALS = {
     "quick": Goal("quick check, six targets", "s", 70),
-    "premerge": Goal(f"premerge of one line of {CHANGED}, six targets", "s", 30),
+    "quick_processor": Goal("its processor time", "s", 125),
+    "premerge": Goal(f"premerge of one line of {CHANGED}, six targets", "s", 45),
+    "premerge_first": Goal(f"premerge of one line of {HUB}, the first of a checkout", "s", 300),
+    "premerge_next": Goal("the next one, with another line there", "s", 150),
     "premerge_alone": Goal("premerge, of a native check with the same suites", "×", 2),
     "streams": Goal(f"`fuzz` on {FUZZED}: streams for a second of processor", "1/s", 1500, at_least=True),
     "commands": Goal(f"`fuzz` on {FUZZED}: commands for a second of processor", "1/s", 15000, at_least=True),
     "crashes": Goal(f"check of {BAD_SERVER} against {DEFAULT_SERVER}, suites {' and '.join(CRASHING)}", "×", 3),
-    "cold": Goal("first check with an empty cache", "s", 360),
+    "cold": Goal("first check with an empty cache", "s", 600),
     "cold_packaged": Goal("first check with an empty cache and the wheel of the emulators", "s", 360),
     "kernels": Goal("check of bitops and protocol on seven real kernels and userlands", "s", 600),
     "enforcement": Goal("least throughput with enforcement, of that without", "", 0.95, at_least=True),
@@ -207,16 +215,32 @@ class _Bench:
         self.add("quick", seconds)
         cost = run_cost.read(run)
         assert cost is not None
+        self.add("quick_processor", cost.own_seconds + sum(cost.programs.values()))
         self.add("memory", cost.peak.pss_bytes / 2**20)
 
-    def premerge(self) -> None:
-        """A checkout whose work tree has one more line than its base."""
+    def _checkout(self, *, unknown: bool = False) -> Path:
+        """A repository of the default release. `unknown`: with a function that no earlier one had."""
         release = Catalog().servers[DEFAULT_SERVER]
         tree = self.folder / f"checkout-{self._count}"
         shutil.copytree(Workbench.default().fetcher.server(release).path, tree)
+        if unknown:
+            with (tree / UNKNOWN).open("a", encoding="utf-8") as stream:
+                stream.write(f"\nunsigned long long plumblineUnknown(void) {{ return {time.time_ns()}ULL; }}\n")
         git: list[str | Path] = ["git", "-C", tree, "-c", "user.name=bench", "-c", "user.email=bench@localhost"]
         for words in (["init", "--quiet"], ["add", "--all", "--force"], ["commit", "--quiet", "--message", "base"]):
             process.run_successfully([*git, *words], problem="git cannot make a checkout", deadline_seconds=120)
+        return tree
+
+    def premerge_hub(self) -> None:
+        """Two changes of a function that most tests enter, in a checkout that was never checked."""
+        tree = self._checkout(unknown=True)
+        for name in ("premerge_first", "premerge_next"):
+            self._change(tree, f"    if (ll == {70001 + time.time_ns() % 1_000_000_000}) return;\n", HUB, HUB_FUNCTION)
+            self.add(name, self.plumb("premerge", "--server", tree, "--base", "HEAD", *self._targets)[0])
+
+    def premerge(self) -> None:
+        """A checkout whose work tree has one more line than its base."""
+        tree = self._checkout()
         # The base is built, and another change checked before, as on a developer's machine.
         self._change(tree, "    if (c->argc == 70000) return;\n")
         self.plumb("premerge", "--server", tree, "--base", "HEAD", *self._targets)
@@ -230,10 +254,11 @@ class _Bench:
         self.add("premerge_alone", seconds / alone)
 
     @staticmethod
-    def _change(tree: Path, line: str) -> None:
+    def _change(tree: Path, line: str, file: str = CHANGED, function: str = CHANGED_FUNCTION) -> None:
         """Add a line to the function that is changed."""
-        before, head, after = (tree / CHANGED).read_text("utf-8").partition(CHANGED_FUNCTION)
-        (tree / CHANGED).write_text(f"{before}{head}{line}{after}", "utf-8")
+        before, head, after = (tree / file).read_text("utf-8").partition(function)
+        assert head, f"{file} has no {function}"
+        (tree / file).write_text(f"{before}{head}{line}{after}", "utf-8")
 
     def fuzz(self) -> None:
         """Streams and commands, by the processor time of the tests with all that they started."""
@@ -298,6 +323,7 @@ class _Bench:
 MEASUREMENTS: dict[str, Callable[[_Bench], None]] = {
     "quick": _Bench.quick,
     "premerge": _Bench.premerge,
+    "premerge_hub": _Bench.premerge_hub,
     "fuzz": _Bench.fuzz,
     "crashes": _Bench.crashes,
     "cold": _Bench.cold,
@@ -330,8 +356,8 @@ def fuzzed(run: Path) -> tuple[int, int, float]:
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="The median of so many counts.")
 @click.option("--target", "targets", multiple=True, help="Fewer targets, for a trial: nothing is stored.")
 def main(names: tuple[str, ...], rounds: int, targets: tuple[str, ...]) -> None:
-    """Measure these, or all but first checks, which download; store the figures in measurements/bench.json."""
-    chosen = names or tuple(name for name in MEASUREMENTS if name not in FIRST)
+    """Measure these, or all that take few minutes; store the figures in measurements/bench.json."""
+    chosen = names or tuple(name for name in MEASUREMENTS if name not in ON_REQUEST)
     measured = _conditions()
     Cache.default()
     with tempfile.TemporaryDirectory(prefix="plumbline-goals-") as folder:
