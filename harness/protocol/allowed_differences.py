@@ -53,6 +53,8 @@ class AllowedDifference(Record, frozen=True):
     reason: str
     width_bits: Literal[32, 64, "any"] = "any"
     """Width of the targets that it applies to."""
+    detectors: list[str] = msgspec.field(default_factory=list)
+    """Detectors of the targets that it applies to; none: every target."""
     redis: list[str] = msgspec.field(default_factory=lambda: ["0"])
     """Releases to which it applies, as for a refusal: [first], [first, first without it], or none. No key: all."""
     valkey: list[str] = msgspec.field(default_factory=lambda: ["0"])
@@ -103,6 +105,7 @@ def excused(
             entry
             for entry in _entries_of(request.name)
             if entry.width_bits in {target.width_bits, "any"}
+            and (not entry.detectors or target.emulator.detector in entry.detectors)
             and is_among(release, entry.redis, entry.valkey)
             and _concerns(entry, request)
             and re.fullmatch(entry.guest.encode(), _text(guest), re.DOTALL)

@@ -276,7 +276,10 @@ def test_everything_that_is_excused_has_a_reason() -> None:
     [
         (Release("valkey", (8, 1, 1)), True, b"embstr", b"raw", True),
         (Release("valkey", (8, 1, 1)), False, b"embstr", b"raw", False),
-        (Release("valkey", (8, 1, 1)), True, b"raw", b"embstr", False),
+        (Release("valkey", (8, 1, 1)), True, b"raw", b"embstr", True),
+        (Release("valkey", (8, 1, 1)), False, b"raw", b"embstr", False),
+        (Release("valkey", (8, 1, 1)), True, b"int", b"embstr", False),
+        (Release("valkey", (8, 0, 9)), True, b"raw", b"embstr", False),
         (Release("valkey", (8, 0, 9)), True, b"embstr", b"raw", False),
         (Release("valkey", (9, 0)), True, b"embstr", b"raw", False),
         (Release("redis", (8, 1, 1)), True, b"embstr", b"raw", False),
@@ -289,3 +292,11 @@ def test_an_excuse_is_one_of_the_releases_that_it_names(
     machine = NARROW if narrow else WIDE
     found = reply_comparison.first_difference(stream, [guest], [native], machine, release)
     assert (found is None) == agree
+
+
+@pytest.mark.parametrize(("detector", "agree"), [("", False), ("ubsan", False), ("asan", True), ("tsan", True)])
+def test_an_excuse_may_be_for_targets_whose_detector_brings_an_allocator(*, detector: str, agree: bool) -> None:
+    emulator = msgspec.structs.replace(WIDE.emulator, detector=detector)
+    machine = msgspec.structs.replace(WIDE, emulator=emulator)
+    stream, release = from_text("OBJECT ENCODING k"), Release("valkey", (8, 1, 1))
+    assert (reply_comparison.first_difference(stream, [b"raw"], [b"embstr"], machine, release) is None) == agree
