@@ -31,7 +31,7 @@ FOLDER = ROOT / "docs" / "found"
 ANSWERS = ROOT / "measurements" / "found.json"
 
 Section = Literal["crashes", "answers", "reports", "undefined", "older"]
-Kind = Literal["alignment", "byte order", "width", "undefined behaviour", "memory safety", "logic"]
+Kind = Literal["alignment", "byte order", "memory order", "width", "undefined behaviour", "memory safety", "logic"]
 Answer = Literal["there", "gone", "unclear"]
 
 

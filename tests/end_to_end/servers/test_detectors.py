@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -109,6 +110,9 @@ def test_a_silenced_detector_makes_the_run_unknown(tmp_path: Path) -> None:
     assert any("got nothing reported" in cell["reason"] for cell in read["cells"]), read["cells"]
 
 
+STORE = "atomic_store_explicit(&jq->tail, (current_tail + 1) % jq->size, memory_order_{})"
+LOAD = "size_t current_tail = atomic_load_explicit(&jq->tail, memory_order_{})"
+"""The first of them is that of IOJobQueue_isFull."""
 RESTARTS = """
 #include <stdlib.h>
 #include <unistd.h>
@@ -121,6 +125,25 @@ int main(int argc, char **argv)
     return system("exit 0") + (block[4] == 7);
 }
 """
+
+
+@pytest.mark.slow(instead="test_both_canaries_of_a_detectors_target_behave; tests/unit/analysis/test_detector.py")
+def test_the_thread_sanitizer_finds_the_queue_of_valkey_8_1_1_and_is_silent_about_it_in_order(tmp_path: Path) -> None:
+    """valkey#3797: see docs/found/io-queue-order.md. The store alone is not enough, and neither is the load."""
+    tree = tmp_path / "tree"
+    shutil.copytree(machines.release("valkey-8.1.1"), tree)
+    file = tree / "src" / "io_threads.c"
+    relaxed = file.read_text("utf-8")
+    released = relaxed.replace(STORE.format("relaxed"), STORE.format("release"))
+    ordered = released.replace(LOAD.format("relaxed"), LOAD.format("acquire"), 1)
+    assert len({relaxed, released, ordered}) == 3
+    for number, (text, is_found) in enumerate([(relaxed, True), (released, True), (ordered, False)]):
+        file.write_text(text, "utf-8")
+        words = ["--server", tree, "--target", "native-tsan", "--suite", "order", "--tier", "full"]
+        finished = run("check", *words, "--test", "many_overwrite", "--json", "--run", tmp_path / f"run-{number}")
+        read = document(finished)
+        assert {"PASS", "FAIL"} >= {cell["verdict"] for cell in read["cells"]}, read["cells"]
+        assert ("tsan-data-race-IOJobQueue_removeJob-store" in by_id(read)) == is_found
 
 
 def test_valgrind_follows_a_program_that_becomes_itself_anew(tmp_path: Path) -> None:
