@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from tests.chaos.rounds import counts
 from tests.end_to_end.support.plumb_runs import PLUMB
@@ -59,13 +60,12 @@ def differences(first: dict[str, Any], other: dict[str, Any]) -> list[str]:
 @contextlib.contextmanager
 def busy(processes: int) -> Iterator[None]:
     """So many processes compute all the time."""
-    running = [subprocess.Popen([sys.executable, "-c", LOOP]) for _ in range(processes)]
+    running = [process.start([sys.executable, "-c", LOOP]) for _ in range(processes)]
     try:
         yield
     finally:
         for one in running:
-            one.kill()
-            one.wait()
+            process.kill_group(one)
 
 
 def _check(words: tuple[str, ...], folder: Path, number: int) -> dict[str, Any]:
@@ -96,6 +96,7 @@ def main(
     ledger: Path | None,
 ) -> None:
     """Compare repeated checks on a busy machine with one on the machine as it is."""
+    process.stop_on_signals()
     words: tuple[str, ...] = ("--server", server, "--target", target)
     words += tuple(word for name in suites for word in ("--suite", name))
     words += tuple(word for name in tests for word in ("--test", name))
