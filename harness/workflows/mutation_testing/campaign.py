@@ -12,6 +12,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import InconclusiveError, UsageError
 from harness.core.model import DEFAULT_OPTIMISATION, Record
+from harness.isa.memory_order import why_not
 from harness.judge.known import known_list
 from harness.plan.name_selection import select
 from harness.plan.plan import make_plan
@@ -23,11 +24,12 @@ from harness.workflows import check
 from harness.workflows.mutation_testing import mutations
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from harness.core.finding import Finding
     from harness.core.model import Allocator, MemoryOrder, Tier
+    from harness.core.target_model import Target
     from harness.judge.findings import Judgement
     from harness.workflows.mutation_testing.mutations import Mutation
     from harness.workflows.workbench import Workbench
@@ -107,34 +109,67 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         tree = place / planted.server
         mutations.plant(planted, original.path, tree)
         loud = [target for target in wanted if target not in planted.silent]
-        judgement = _checked(bench, planted, tree, place / "run", targets=loud, install=install) if loud else None
+        judgements = {
+            place / f"run-{order}": _checked(
+                bench, planted, tree, place / f"run-{order}", targets=some, install=install, memory_order=order
+            )
+            for order, some in by_order(planted.memory_order, map(bench.catalog.targets.__getitem__, loud)).items()
+        }
         calm = [target for target in wanted if target in planted.silent]
         silent = _unheard(bench, planted, tree, place / "silent", targets=calm, install=install) if calm else []
-    findings = judgement.findings if judgement is not None else []
+    findings = [finding for judgement in judgements.values() for finding in judgement.findings]
     found = mutations.caught(planted, findings)
-    annotated_files = [place.file for place in github.annotated_places(judgement).values()] if judgement else []
+    annotated_files = [
+        one.file for judgement in judgements.values() for one in github.annotated_places(judgement).values()
+    ]
     return MutationRow(
         mutation=planted.name,
         title=planted.title,
         fault=planted.fault,
         allocator=planted.allocator,
         seconds=round(time.monotonic() - started, 1),
-        run=str(place / "run"),
+        run=str(next(iter(judgements), place / "silent")),
         seen=[*(_result(target, found[target]) for target in loud), *silent],
         findings=len(findings),
-        causes=len(judgement.findings_by_cause()) if judgement is not None else 0,
+        causes=sum(len(judgement.findings_by_cause()) for judgement in judgements.values()),
         annotations=len(annotated_files),
         at_fault=sum(file in {edit.file for edit in planted.edits} for file in annotated_files),
     )
 
 
+def by_order(order: MemoryOrder, targets: Iterable[Target]) -> dict[MemoryOrder, list[str]]:
+    """Memory order -> the targets that show a mutation in it. Those that have no other order than the host's, such as
+    the thread sanitizer's, show it in that one.
+    """
+    found: dict[MemoryOrder, list[str]] = {}
+    for target in targets:
+        found.setdefault("usual" if why_not(target) else order, []).append(target.name)
+    return found
+
+
 def _checked(
-    bench: Workbench, planted: Mutation, tree: Path, run: Path, *, targets: Sequence[str], install: bool
+    bench: Workbench,
+    planted: Mutation,
+    tree: Path,
+    run: Path,
+    *,
+    targets: Sequence[str],
+    install: bool,
+    memory_order: MemoryOrder,
 ) -> Judgement:
     """The judgement of a mutant, whose run ends at the first failed tests if these find the bug on every target."""
     # The release may fail a test before the one that finds the bug: only whole cells show that none does.
     for fail_fast in (True, False):
-        judgement = _judged(bench, planted, tree, run, targets=targets, install=install, fail_fast=fail_fast)
+        judgement = _judged(
+            bench,
+            planted,
+            tree,
+            run,
+            targets=targets,
+            install=install,
+            fail_fast=fail_fast,
+            memory_order=memory_order,
+        )
         found = mutations.caught(planted, judgement.findings)
         if all(found[target] for target in targets):
             break
@@ -145,7 +180,16 @@ def _unheard(
     bench: Workbench, planted: Mutation, tree: Path, run: Path, *, targets: Sequence[str], install: bool
 ) -> list[MutationResult]:
     """What a mutant shows on targets where it must show nothing: all of its findings, or that a cell has no result."""
-    judgement = _judged(bench, planted, tree, run, targets=targets, install=install, fail_fast=False)
+    judgement = _judged(
+        bench,
+        planted,
+        tree,
+        run,
+        targets=targets,
+        install=install,
+        fail_fast=False,
+        memory_order=planted.memory_order,
+    )
     results = []
     for target in targets:
         here = [one for one in judgement.findings if not one.known and target in one.targets]
@@ -164,6 +208,7 @@ def _judged(
     targets: Sequence[str],
     install: bool,
     fail_fast: bool,
+    memory_order: MemoryOrder,
 ) -> Judgement:
     """The judgement of one run of a mutant, whose reports replace those of an earlier one."""
     shutil.rmtree(run, ignore_errors=True)
@@ -176,7 +221,7 @@ def _judged(
         run=run,
         install=install,
         allocator=planted.allocator,
-        memory_order=planted.memory_order,
+        memory_order=memory_order,
         fail_fast=fail_fast,
     )
     judgement, _ = check.Check(bench, request).run()

@@ -247,3 +247,9 @@ def test_every_mutation_has_its_row(name: str) -> None:
     rows = [line for line in (ROOT / "docs" / "MUTATIONS.md").read_text("utf-8").splitlines() if f"`{name}` |" in line]
     named = {*EVERY[name].targets, *EVERY[name].silent}
     assert {target for target in named if any(target in row for row in rows)} == named
+
+
+def test_a_target_that_has_only_the_hosts_order_shows_a_bug_of_order_in_that_one() -> None:
+    targets = [Catalog().targets[name] for name in ("aarch64", "native-tsan", "sparc64")]
+    assert campaign.by_order("weak", targets) == {"weak": ["aarch64", "sparc64"], "usual": ["native-tsan"]}
+    assert campaign.by_order("usual", targets) == {"usual": ["aarch64", "native-tsan", "sparc64"]}
