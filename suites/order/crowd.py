@@ -23,7 +23,6 @@ CLIENTS = 200
 PIPELINE = 100
 """Commands of a client before it reads a reply. The queues of Valkey 8 have 2048 slots for each thread, and a job for
 each command."""
-LOAD_SECONDS = 20.0
 _AT_ONCE = 1 << 16
 
 OK = b"+OK\r\n"
@@ -98,12 +97,19 @@ class Member:
         raise AssertionError(f"bytes that no request asked for: {bytes(self._got[at:])!r:.80}")
 
 
-def crowd(guest: Guest, load: Callable[[int, int], Exchange], *, clients: int = CLIENTS, anew: bool = False) -> None:
-    """All clients send their load, pipeline after pipeline, for LOAD_SECONDS. `anew`: each by a new connection.
+def crowd(
+    guest: Guest,
+    load: Callable[[int, int], Exchange],
+    *,
+    seconds: float,
+    clients: int = CLIENTS,
+    anew: bool = False,
+) -> None:
+    """All clients send their load, pipeline after pipeline, for so many seconds. `anew`: each by a new connection.
 
     Raises TimeoutError if none has a reply within the guest's deadline, and what Member raises.
     """
-    end = time.monotonic() + LOAD_SECONDS
+    end = time.monotonic() + seconds
     with contextlib.ExitStack() as closing, selectors.DefaultSelector() as selector:
         for number in range(clients):
             member = Member(guest, number, load)

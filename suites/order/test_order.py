@@ -27,6 +27,9 @@ VISITORS = 50
 """Clients that connect anew for each pipeline."""
 ELEMENTS = 300
 """Of a list: more than the server frees without another thread (lazyfree.c, LAZYFREE_THRESHOLD)."""
+LOAD_SECONDS = 20.0
+DETECTED_SECONDS = 2.0
+"""Under a detector, which sees two accesses that nothing orders even if they happen in the right order."""
 THREADS = pytest.mark.parametrize("threads", [2, 4])
 
 
@@ -34,6 +37,11 @@ def started(start_guest: StartGuest, cell: CellSpec, threads: int, *options: str
     """A server with so many I/O threads, if its release has them."""
     wanted = [] if cell.lacks("option io-threads") else ["--io-threads", str(threads)]
     return start_guest(options=[*wanted, *options])
+
+
+def seconds(cell: CellSpec) -> float:
+    """How long the clients send their load."""
+    return DETECTED_SECONDS if cell.runner.target.emulator.detector else LOAD_SECONDS
 
 
 def overwrites(number: int, round_of: int, pairs: int = PIPELINE // 2) -> Exchange:
@@ -58,24 +66,25 @@ def lists(number: int, round_of: int) -> Exchange:
 
 @THREADS
 def test_values_that_few_overwrite_come_back(start_guest: StartGuest, cell: CellSpec, threads: int) -> None:
-    crowd(started(start_guest, cell, threads), partial(overwrites, pairs=1), clients=FEW)
+    crowd(started(start_guest, cell, threads), partial(overwrites, pairs=1), seconds=seconds(cell), clients=FEW)
 
 
 @THREADS
 def test_values_that_many_overwrite_come_back(start_guest: StartGuest, cell: CellSpec, threads: int) -> None:
-    crowd(started(start_guest, cell, threads), overwrites)
+    crowd(started(start_guest, cell, threads), overwrites, seconds=seconds(cell))
 
 
 @THREADS
 def test_values_that_other_threads_free_are_gone(start_guest: StartGuest, cell: CellSpec, threads: int) -> None:
-    crowd(started(start_guest, cell, threads), lists)
+    crowd(started(start_guest, cell, threads), lists, seconds=seconds(cell))
 
 
 @THREADS
 def test_clients_that_come_and_go_are_served(start_guest: StartGuest, cell: CellSpec, threads: int) -> None:
-    crowd(started(start_guest, cell, threads), overwrites, clients=VISITORS, anew=True)
+    crowd(started(start_guest, cell, threads), overwrites, seconds=seconds(cell), clients=VISITORS, anew=True)
 
 
 @THREADS
 def test_values_in_an_append_only_file_come_back(start_guest: StartGuest, cell: CellSpec, threads: int) -> None:
-    crowd(started(start_guest, cell, threads, "--appendonly", "yes", "--appendfsync", "everysec"), overwrites)
+    guest = started(start_guest, cell, threads, "--appendonly", "yes", "--appendfsync", "everysec")
+    crowd(guest, overwrites, seconds=seconds(cell))

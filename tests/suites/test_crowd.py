@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from harness.run.server_process import Guest
 
+LONG_SECONDS = 60.0
+"""For tests of a later pipeline, which must be sent however busy the machine is."""
 CLIENTS = 3
 
 
@@ -57,24 +59,13 @@ class PipelineServer:
                 return
 
 
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowd, "LOAD_SECONDS", 0.1)
-
-
-@pytest.fixture
-def long(short: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of a later pipeline, which must be sent however busy the machine is."""
-    monkeypatch.setattr(crowd, "LOAD_SECONDS", 60.0)
-
-
 def load(number: int, round_of: int) -> Exchange:
     requests: list[tuple[Any, ...]] = [("SET", number, "x"), ("GET", number), ("STRLEN", round_of)]
     return Exchange(requests, [OK, bulk(b"x"), integer(1)])
 
 
-def meet(server: PipelineServer, *, anew: bool = False) -> None:
-    crowd.crowd(cast("Guest", server), load, clients=CLIENTS, anew=anew)
+def meet(server: PipelineServer, *, seconds: float = 0.1, anew: bool = False) -> None:
+    crowd.crowd(cast("Guest", server), load, seconds=seconds, clients=CLIENTS, anew=anew)
 
 
 def test_replies_that_are_due_are_accepted_in_any_pieces() -> None:
@@ -88,16 +79,16 @@ def test_each_pipeline_may_have_a_connection_of_its_own(monkeypatch: pytest.Monk
     server = PipelineServer(lambda _: [OK, bulk(b"x"), integer(1)])
     # However busy the machine is, the time is over after some connections.
     monkeypatch.setattr(crowd, "time", SimpleNamespace(monotonic=lambda: server.connections))
-    monkeypatch.setattr(crowd, "LOAD_SECONDS", 2 * CLIENTS)
-    meet(server, anew=True)
+    meet(server, seconds=2 * CLIENTS, anew=True)
     assert server.connections > CLIENTS
 
 
-@pytest.mark.usefixtures("long")
 def test_the_first_reply_that_is_not_due_is_named_with_its_request() -> None:
     wrong = [OK + bulk(b"y") + integer(1)]
     with pytest.raises(AssertionError, match=r"\('GET', \d\): got b'\$1.*y.*', expected b'\$1.*x"):
-        meet(PipelineServer(lambda number: wrong if number == 1 else [OK, bulk(b"x"), integer(1)]))
+        meet(
+            PipelineServer(lambda number: wrong if number == 1 else [OK, bulk(b"x"), integer(1)]), seconds=LONG_SECONDS
+        )
 
 
 def test_a_reply_to_nothing_is_noticed() -> None:
@@ -105,13 +96,11 @@ def test_a_reply_to_nothing_is_noticed() -> None:
         meet(PipelineServer(lambda _: [OK + bulk(b"x") + integer(1) + integer(2)]))
 
 
-@pytest.mark.usefixtures("long")
 def test_a_server_that_closes_its_connections_is_gone() -> None:
     with pytest.raises(ServerGoneError, match="while waiting for a reply"):
-        meet(PipelineServer(lambda number: [] if number else [OK, bulk(b"x"), integer(1)]))
+        meet(PipelineServer(lambda number: [] if number else [OK, bulk(b"x"), integer(1)]), seconds=LONG_SECONDS)
 
 
-@pytest.mark.usefixtures("long")
 def test_a_server_that_never_replies_is_silent() -> None:
     with pytest.raises(TimeoutError, match="none of 3 clients had a reply"):
         meet(PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)]))
