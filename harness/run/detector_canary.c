@@ -153,6 +153,28 @@ APART static void race_fence(long off)
     pthread_join(other, NULL);
 }
 
+/* They also read flags without order, and order them by one fence. */
+static void *load_before_release(void *unused)
+{
+    sink = (unsigned char)memory[3];
+    atomic_store_explicit(&turn, 1, memory_order_release);
+    return unused;
+}
+
+APART static void race_loaded(long off)
+{
+    pthread_t other;
+
+    pthread_create(&other, NULL, load_before_release, NULL);
+    while (atomic_load_explicit(&turn, memory_order_relaxed) == 0) {
+    }
+    if (!off) {
+        atomic_thread_fence(memory_order_acquire);
+    }
+    memory[3] = 1;
+    pthread_join(other, NULL);
+}
+
 static const struct {
     const char *name;
     void (*perform)(long off);
@@ -170,6 +192,7 @@ static const struct {
     {"uninitialised", uninitialised},
     {"race-store", race_store},
     {"race-fence", race_fence},
+    {"race-loaded", race_loaded},
 };
 
 int main(int argc, char **argv)

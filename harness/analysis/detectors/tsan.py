@@ -5,8 +5,9 @@ stack and an empty line; then the places where the memory and the threads come f
 
 The sanitizer does not know fences, so the prelude tells it of each: a release fence adds to a variable and an acquire
 fence reads it, both atomically. Everything before the one is then ordered before everything after the other, whether or
-not a flag between them was read. An access to a volatile object is not checked: servers have flags of that kind beside
-their fences.
+not a flag between them was read. An acquire fence also orders what precedes the stores that this thread's last relaxed
+loads have read, if these stores are releases (C11, 7.17.4: the sanitizer knows no more of it than of other fences). An
+access to a volatile object is not checked: servers have flags of that kind beside their fences.
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ TSAN = Detector(
     canary={
         "race-store": "tsan-data-race-race_store-store",
         "race-fence": "tsan-data-race-race_fence-store",
+        "race-loaded": "tsan-data-race-race_loaded-store",
     },
     runtime=SANITIZER_RUNTIME,
     undefined_kinds=("tsan-data-race",),
@@ -145,8 +147,31 @@ extern "C" {
 #endif
 extern int plumbline_fences;
 __attribute__((weak, visibility("default"))) int plumbline_fences;
+extern __thread const volatile void *plumbline_loaded[32];
+__attribute__((weak, visibility("default"))) __thread const volatile void *plumbline_loaded[32];
+extern __thread unsigned plumbline_loads;
+__attribute__((weak, visibility("default"))) __thread unsigned plumbline_loads;
+void __tsan_acquire(void *place);
+static inline __attribute__((always_inline, unused)) void plumbline_load(const volatile void *place, int order)
+{
+    if (order == __ATOMIC_RELAXED && plumbline_loaded[plumbline_loads % 32] != place) {
+        plumbline_loaded[++plumbline_loads % 32] = place;
+    }
+}
+static inline __attribute__((always_inline, unused)) void plumbline_acquire(void)
+{
+    for (int number = 0; number < 32; number++) {
+        if (plumbline_loaded[number]) {
+            __tsan_acquire((void *)plumbline_loaded[number]);
+            plumbline_loaded[number] = 0;
+        }
+    }
+}
 static inline __attribute__((always_inline, unused)) void plumbline_fence(int order)
 {
+    if (order != __ATOMIC_RELAXED && order != __ATOMIC_RELEASE) {
+        plumbline_acquire();
+    }
     if (order == __ATOMIC_ACQUIRE || order == __ATOMIC_CONSUME) {
         (void)__atomic_load_n(&plumbline_fences, __ATOMIC_ACQUIRE);
     } else if (order == __ATOMIC_RELEASE) {
@@ -157,6 +182,18 @@ static inline __attribute__((always_inline, unused)) void plumbline_fence(int or
 }
 #define __atomic_thread_fence(order) plumbline_fence(order)
 #define __sync_synchronize() plumbline_fence(__ATOMIC_SEQ_CST)
+#define __atomic_load_n(place, order) \\
+    __extension__({ \\
+        __typeof__(&*(place)) plumbline_place = (place); \\
+        plumbline_load(plumbline_place, order); \\
+        __atomic_load_n(plumbline_place, order); \\
+    })
+#define __atomic_load(place, result, order) \\
+    __extension__({ \\
+        __typeof__(&*(place)) plumbline_place = (place); \\
+        plumbline_load(plumbline_place, order); \\
+        __atomic_load(plumbline_place, result, order); \\
+    })
 #define PLUMBLINE_VOLATILE(access) \\
     void __tsan_volatile_##access(void *place); \\
     __attribute__((weak, visibility("default"), no_sanitize_thread)) void __tsan_volatile_##access(void *place) \\
