@@ -1,9 +1,10 @@
-/* A module with its own data type, for any server with the module API of Redis 6.0. Every machine must load the data that
+/* A module with its own data type, for any server with the module API of Redis 5.0.6. Every machine must load the data that
  * the module saves through the API on another. It is compiled for the target against the header of the server's tree.
  *
  * PLUMB.SET KEY SIGNED UNSIGNED DOUBLE TEXT, PLUMB.GET KEY. PLUMB.NOTE TEXT and PLUMB.NOTE: write and read a note, which
  * is auxiliary data of an RDB file. PLUMB.PACK KEY and PLUMB.UNPACK KEY BYTES: convert a value to a string, and back.
- * PLUMB.UNLINKED: the total effort of freeing the values that were unlinked.
+ * PLUMB.UNLINKED: the total effort of freeing the values that were unlinked. PLUMB.PUSH KEY NUMBER: appends the number, a
+ * text, and the opposite number to a list, by a call of another command.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,6 +14,11 @@
 #include <string.h>
 
 #include "redismodule.h"
+
+/* Since Redis 6.0, as is this event. */
+#ifdef REDISMODULE_EVENT_LOADING_PROGRESS
+#define SAVES_LONG_DOUBLES
+#endif
 
 enum { ENCODING = 3, NOTE_BYTES = 64, MEMORY_USAGE = 1 << 20 };
 
@@ -35,7 +41,9 @@ static void save(RedisModuleIO *io, void *content) {
     RedisModule_SaveUnsigned(io, value->natural);
     RedisModule_SaveDouble(io, value->real);
     RedisModule_SaveFloat(io, value->small);
+#ifdef SAVES_LONG_DOUBLES
     RedisModule_SaveLongDouble(io, value->long_real);
+#endif
     RedisModule_SaveString(io, value->text);
 }
 
@@ -48,7 +56,11 @@ static void *load(RedisModuleIO *io, int version) {
     value->natural = RedisModule_LoadUnsigned(io);
     value->real = RedisModule_LoadDouble(io);
     value->small = RedisModule_LoadFloat(io);
+#ifdef SAVES_LONG_DOUBLES
     value->long_real = RedisModule_LoadLongDouble(io);
+#else
+    value->long_real = value->real;
+#endif
     value->text = RedisModule_LoadString(io);
     return value;
 }
@@ -220,6 +232,19 @@ static int unpack(RedisModuleCtx *context, RedisModuleString **words, int count)
     return RedisModule_ReplyWithSimpleString(context, "OK");
 }
 
+/* Numbers of 64 bits among pointers, which some machines pass in pairs of registers. */
+static int push(RedisModuleCtx *context, RedisModuleString **words, int count) {
+    RedisModuleCallReply *reply;
+    long long number;
+    if (count != 3) return RedisModule_WrongArity(context);
+    RedisModule_AutoMemory(context);
+    if (RedisModule_StringToLongLong(words[2], &number) != REDISMODULE_OK)
+        return RedisModule_ReplyWithError(context, "ERR not a number");
+    reply = RedisModule_Call(context, "RPUSH", "slcl", words[1], number, "text", -number);
+    if (reply == NULL) return RedisModule_ReplyWithError(context, "ERR not called");
+    return RedisModule_ReplyWithCallReply(context, reply);
+}
+
 static int tell_unlinked(RedisModuleCtx *context, RedisModuleString **words, int count) {
     (void)words;
     if (count != 1) return RedisModule_WrongArity(context);
@@ -252,6 +277,7 @@ int RedisModule_OnLoad(RedisModuleCtx *context, RedisModuleString **words, int c
     if (RedisModule_CreateCommand(context, "plumb.set", set, "write deny-oom", 1, 1, 1) != REDISMODULE_OK ||
         RedisModule_CreateCommand(context, "plumb.get", get, "readonly", 1, 1, 1) != REDISMODULE_OK ||
         RedisModule_CreateCommand(context, "plumb.note", keep_note, "write", 0, 0, 0) != REDISMODULE_OK ||
+        RedisModule_CreateCommand(context, "plumb.push", push, "write deny-oom", 1, 1, 1) != REDISMODULE_OK ||
         RedisModule_CreateCommand(context, "plumb.pack", pack, "readonly", 1, 1, 1) != REDISMODULE_OK ||
         RedisModule_CreateCommand(context, "plumb.unpack", unpack, "write deny-oom", 1, 1, 1) != REDISMODULE_OK ||
         RedisModule_CreateCommand(context, "plumb.unlinked", tell_unlinked, "readonly", 0, 0, 0) != REDISMODULE_OK)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from suites._shared.formats import rdb, records
 from suites._shared.keyspace import server
 from suites._shared.keyspace.values import Foreign, Key
+from suites._shared.needs import require
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
@@ -86,6 +89,7 @@ def test_a_modules_value_is_restored_from_the_other_machines_dump(
 def test_a_modules_value_is_loaded_from_the_other_machines_string(
     writer: str, cell: CellSpec, start_guest: StartGuest
 ) -> None:
+    require(cell, "api RedisModule_SaveDataTypeToString")
     writing, reading = (start(start_guest, cell, target) for target in (writer, cell.runner.target.name))
     fill(writing)
     with server.client(writing) as source, server.client(reading) as goal:
@@ -102,6 +106,17 @@ def test_a_modules_values_are_written_as_commands_and_read_again(cell: CellSpec,
     with server.client(guest) as client:
         assert client.command("DEBUG", "LOADAOF") == b"OK"
     assert values_and_note(guest)[0] == _expected()[0]
+
+
+@pytest.mark.parametrize("number", [(1 << 31) - 1, 1 << 31, 1 << 32, -(1 << 40) - 3, (1 << 63) - 1])
+def test_a_number_that_a_module_passes_to_a_command_is_whole(
+    number: int, cell: CellSpec, start_guest: StartGuest
+) -> None:
+    guest = start(start_guest, cell, cell.runner.target.name)
+    with server.client(guest) as client:
+        assert client.command("PLUMB.PUSH", "list", number) == 3
+        expected = [b"%d" % number, b"text", b"%d" % -number]
+        assert client.command("LRANGE", "list", 0, -1) == expected
 
 
 def sha1(content: bytes) -> bytes:
@@ -165,7 +180,7 @@ def test_an_independent_reader_passes_over_what_a_module_saved_and_finds_its_num
         # A signed integer is saved as the unsigned integer with the same 64 bits.
         assert value.items[:2] == (whole % (1 << 64), natural)
         assert value.items[2:4] == (real, records.single(real))
-        assert value.items[5] == text
+        assert value.items[-1] == text
     # Data before the keys and after them, each with the number of its position.
     assert found.modules == [
         Foreign("plumbline", 3, (1, NOTED, NOTE), when=1),

@@ -6,18 +6,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.core.target_model import ORACLE
+from harness.core.target_model import ORACLE, Endianness
 from harness.run.server_process import StartError
+from suites._shared.formats import rdb
 from suites._shared.formats.handmade import FILES
+from suites._shared.formats.old_files import PORTABLE_TIMES, VERSIONS, old_file
 from suites._shared.keyspace import server
 from suites._shared.keyspace.values import differences
 from suites._shared.needs import require
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
     from suites._shared.keyspace.values import Key, KeyEntry
+    from suites.persistence.conftest import Written
 
+MINUTE = 60_000
+QUICK = {PORTABLE_TIMES - 1, PORTABLE_TIMES}
+"""The versions of old files in the tier quick: what differs is the byte order of times."""
 OPTIONS = [*server.OPTIONS, "--maxmemory-policy", "allkeys-lru"]
 
 
@@ -42,3 +50,30 @@ def taken(start_guest: StartGuest, target: str, content: bytes) -> dict[Key, Key
     except StartError as error:
         return str(error)
     return server.snapshot(guest)
+
+
+@pytest.mark.parametrize("writer_order", Endianness, ids=[f"{one.value}-endian" for one in Endianness])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_file_of_an_old_version_is_loaded_in_either_byte_order(
+    version: int,
+    writer_order: Endianness,
+    start_guest: StartGuest,
+    cell: CellSpec,
+    written: Callable[[str], Written],
+) -> None:
+    """A machine of the other byte order takes old times for others, which are known, and the rest for what it is."""
+    if cell.tier in {"quick", "kernel"} and version not in QUICK:
+        pytest.skip(f"version {version}: only in the tiers full and thorough")
+    own_version = rdb.version_of(written(cell.runner.target.name).rdb)
+    if version > own_version:
+        pytest.skip(f"the server's own files have version {own_version}")
+    content, entries = old_file(version, writer_order, cell.runner.target.endianness)
+    guest = start_guest(options=server.OPTIONS, files={"dump.rdb": content})
+    lines = differences(server.without_times(entries, guest), server.snapshot(guest))
+    assert not lines, f"{len(lines)} keys differ: " + "; ".join(lines[:5])
+    with guest.client() as client:
+        for key, entry in entries.items():
+            client.command("SELECT", key.database)
+            left, now = (client.command(*words) for words in (("PTTL", key.name), ("TIME",)))
+            expires = -1 if entry.expires is None else entry.expires - int(now[0]) * 1000  # type: ignore[index, arg-type]
+            assert abs(left - expires) <= (0 if entry.expires is None else MINUTE), f"{key}: {left} ms are left"  # type: ignore[operator]

@@ -97,6 +97,25 @@ def test_a_set_bit_is_where_it_was_set_beyond_31_bits_of_offset(both: PairedServ
     both.expect([("GETBIT", "k", (1 << 32) - 1), ("DEL", "k")], [0, 1], "past the end")
 
 
+def test_numbers_of_bits_up_to_2_to_the_32nd(guest: Guest, oracle: Guest, cell: CellSpec) -> None:
+    """The longest string without configuration, which old releases lack: counts and positions beyond 31 bits, the count
+    of all bits, and the position after the last one.
+    """
+    long_strings.need_memory(2 * LARGEST)
+    with long_strings.one_at_a_time(cell), long_strings.patient(guest, oracle, cell) as pair:
+        bits, what = LARGEST * 8, "2^32 bits"
+        pair.expect([["SETBIT", "k", bits - 1, 1], ["STRLEN", "k"]], [0, LARGEST], what)
+        pair.expect([["GETBIT", "k", bits - 1], ["BITPOS", "k", 1], ["BITCOUNT", "k"]], [1, bits - 1, 1], what)
+        pair.expect([["SETBIT", "k", bits - 1, 0], ["BITOP", "NOT", "n", "k"]], [1, LARGEST], what)
+        for length in (LARGEST // 2 - 1, LARGEST // 2, 275 << 20, LARGEST):
+            pair.expect([["BITCOUNT", "n", 0, length - 1]], [length * 8], f"bits of {length} bytes")
+        positions = [["BITPOS", "n", 0], ["BITPOS", "n", 1, LARGEST - 1], ["BITPOS", "n", 0, 0, -1]]
+        pair.expect(positions, [bits, bits - 8, -1], what)
+        if not cell.lacks("command bitfield"):
+            field = [["BITFIELD", "k", "SET", "u8", bits - 8, 129, "GET", "i16", bits - 16], ["BITPOS", "k", 1]]
+            pair.expect(field, [[0, 129], bits - 8], what)
+
+
 def test_numbers_of_bits_beyond_32_bits(guest: Guest, oracle: Guest, cell: CellSpec) -> None:
     """A string of half a GiB has 2^32 bits: offsets and counts of bits need more than the `size_t` of a 32-bit machine
     (redis 6251c3e66, redis #9191).

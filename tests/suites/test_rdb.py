@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.target_model import Endianness
 from suites._shared.checksums import crc64
 from suites._shared.formats import rdb, records
 from suites._shared.formats.cursor import Cursor, RdbError
+from suites._shared.formats.old_files import PORTABLE_TIMES, VERSIONS, old_file
 from suites._shared.keyspace import dataset
 from suites._shared.keyspace.values import (
     Fields,
@@ -211,3 +213,25 @@ def test_a_double_is_rounded_as_single_precision_rounds_it() -> None:
         -float("inf"),
         3.4028234663852886e38,
     ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_old_file_made_by_hand_has_what_it_says(version: int) -> None:
+    content, entries = old_file(version, Endianness.LITTLE, Endianness.LITTLE)
+    found = rdb.read(content)
+    assert found.version == version
+    assert differences(entries, found.entries) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_of_an_old_file_only_times_depend_on_the_byte_order(version: int) -> None:
+    little, big = Endianness.LITTLE, Endianness.BIG
+    own = old_file(version, little, little)
+    assert old_file(version, big, big).entries == own.entries
+    wrong = old_file(version, little, big).entries
+    assert old_file(version, big, little).entries == wrong
+    assert {key: entry.value for key, entry in wrong.items()} == {key: one.value for key, one in own.entries.items()}
+    differing = {key.name for key, entry in own.entries.items() if entry != wrong[key]}
+    assert differing == {b"seconds"} | ({b"milliseconds"} if 3 <= version < PORTABLE_TIMES else set())
+    # No key has expired to either.
+    assert min(entry.expires for entry in wrong.values() if entry.expires) > 2_100_000_000_000
