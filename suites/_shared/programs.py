@@ -75,7 +75,7 @@ class Programs:
         plugin = self._plugin_for(program) if target == self.target else ""
         return self._run(program, words, runner, plugin, sent=sent, meanwhile=meanwhile, seconds=seconds)
 
-    def run_server_as(self, tool: str, *words: str, seconds: float = SECONDS) -> Result:
+    def run_server_as(self, tool: str, *words: str, sent: bytes | None = None, seconds: float = SECONDS) -> Result:
         """Run the cell's server under a tool's name. Since 4.0 it then acts as that tool. Raises as `run` does."""
         build = self.cell.build
         assert build is not None
@@ -83,7 +83,7 @@ class Programs:
         program = self._folder / f"{self._family}-{tool}"
         program.symlink_to(build.server_binary)
         plugin = self._plugin_for(build.server_binary)
-        return self._run(program, words, runner_of(build, self.cell.runner), plugin, seconds=seconds)
+        return self._run(program, words, runner_of(build, self.cell.runner), plugin, sent=sent, seconds=seconds)
 
     def _run(
         self,

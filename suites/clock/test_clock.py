@@ -40,6 +40,7 @@ LASTING = 5000
 """The keys' time to live in seconds. It begins before seconds exceed 31 bits, and ends after that."""
 LRU_PERIOD = 1 << 24
 """Seconds after which the clock of idle times wraps (redis.conf, maxmemory-samples)."""
+DAY_SECONDS = 24 * 3600
 LIMIT = 30_000
 """Milliseconds after which a script counts as slow. Even on a busy machine, other scripts of the test take less."""
 NODES = """\
@@ -75,6 +76,10 @@ def test_the_time_is_told_everywhere(start_at: Callable[..., Guest], moment: int
         assert near(seconds, moment), f"TIME says {seconds!r}"
         assert 0 <= int(microseconds) < 1_000_000  # type: ignore[arg-type]
         assert near(client.command("LASTSAVE"), moment)
+        about = info_fields(client.command("INFO"))
+        assert near(about["rdb_last_save_time"], moment)
+        if "server_time_usec" in about:
+            assert near(int(about["server_time_usec"]) / 10**6, moment)
         identifier = bytes(client.command("XADD", "stream", "*", "f", 1))  # type: ignore[arg-type]
         assert near(int(identifier.partition(b"-")[0]) / 1000, moment), f"XADD says {identifier!r}"
         (entry, *_) = client.command("SLOWLOG", "GET", 1)  # type: ignore[misc]
@@ -240,6 +245,7 @@ def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_g
             assert not isinstance(reply, hiredis.ReplyError), f"{words!r:.100}: {reply}"
             return reply
 
+        ask("CONFIG", "RESETSTAT")
         ask("SET", "brief", 1, "PX", (weeks - 100) * 1000)
         ask("SET", "patient", "text", "PX", (weeks + LASTING) * 1000)
         ask("XADD", "s", "1-1", "f", "v")
@@ -261,7 +267,10 @@ def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_g
         assert LASTING - SLACK <= ask("TTL", "patient") <= LASTING
         # A timer of the server reads this clock ten times a second.
         link.await_that(lambda: near(ask("OBJECT", "IDLETIME", "patient"), weeks), [guest], "the key's idle time")
-        assert near(info_fields(ask("INFO", "server"))["uptime_in_seconds"], weeks)
+        about = info_fields(ask("INFO", "server"))
+        assert near(about["uptime_in_seconds"], weeks)
+        assert int(about["uptime_in_days"]) == int(about["uptime_in_seconds"]) // DAY_SECONDS
+        assert_long_command_is_told(ask, weeks)
         listed = [
             dict(word.split("=", 1) for word in line.split()) for line in ask("CLIENT", "LIST").decode().splitlines()
         ]
@@ -278,6 +287,22 @@ def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_g
             assert near(age, weeks), f"ACL LOG says {entry}"
         assert ask("XCLAIM", "s", "g", "you", (weeks + SLACK) * 1000, "1-1", "JUSTID") == []
         assert ask("XCLAIM", "s", "g", "you", (weeks - 100) * 1000, "1-1", "JUSTID") == [b"1-1"]
+
+
+def assert_long_command_is_told(ask: Callable[..., Any], seconds: float) -> None:
+    """SLOWLOG, and the statistics of commands and of the event loop, report how long DEBUG took, in microseconds."""
+    durations = [entry[2] for entry in ask("SLOWLOG", "GET", 10) if bytes(entry[3][0]).upper() == b"DEBUG"]
+    assert len(durations) == 1, f"SLOWLOG has {len(durations)} entries of DEBUG"
+    assert near(durations[0] / 10**6, seconds), f"SLOWLOG says {durations}"
+    stats = info_fields(ask("INFO", "commandstats"))
+    # Since 7.0 the subcommands of a container have their own statistics.
+    told = next(stats[name] for name in ("cmdstat_debug", "cmdstat_debug|sleep") if name in stats)
+    counted = dict(word.split("=", 1) for word in told.split(","))
+    assert near(int(counted["usec"]) / 10**6, seconds), f"INFO says {counted}"
+    assert near(float(counted["usec_per_call"]) * int(counted["calls"]) / 10**6, seconds), f"INFO says {counted}"
+    loop = info_fields(ask("INFO", "stats"))
+    for name in ("eventloop_duration_sum", "eventloop_duration_cmd_sum"):
+        assert name not in loop or near(int(loop[name]) / 10**6, seconds), f"INFO says {name}:{loop[name]}"
 
 
 @pytest.mark.parametrize("seconds", SLEEPS)

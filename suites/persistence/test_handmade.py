@@ -76,4 +76,4 @@ def test_a_file_of_an_old_version_is_loaded_in_either_byte_order(
             client.command("SELECT", key.database)
             left, now = (client.command(*words) for words in (("PTTL", key.name), ("TIME",)))
             expires = -1 if entry.expires is None else entry.expires - int(now[0]) * 1000  # type: ignore[index, arg-type]
-            assert abs(left - expires) <= (0 if entry.expires is None else MINUTE), f"{key}: {left} ms are left"  # type: ignore[operator]
+            assert abs(left - expires) <= (0 if entry.expires is None else MINUTE), f"{key}: {left!r} ms are left"  # type: ignore[operator]

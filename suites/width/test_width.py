@@ -10,6 +10,7 @@ import pytest
 
 from harness.protocol import allowed_refusals
 from harness.protocol.command_stream import command, line_of
+from harness.protocol.resp import info_fields
 from suites._shared import long_strings
 from suites._shared.checksums import sealed
 from suites._shared.long_strings import LARGEST
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 BATCH = 300
 SHOWN = 6
+OTHER_BYTES = 1 << 16
+"""More than the replies to a few other requests."""
 
 
 @pytest.mark.parametrize("group", requests.groups())
@@ -140,6 +143,36 @@ def test_numbers_of_bits_beyond_32_bits(guest: Guest, oracle: Guest, cell: CellS
             pair.expect([["BITPOS", "n", 0, LARGEST + 1], ["BITPOS", "n", 1, 3]], [first + 11, 24], what)
         finally:
             pair.ask([["FLUSHALL"], ["CONFIG", "SET", "proto-max-bulk-len", LARGEST]])
+
+
+def test_bytes_of_replies_are_counted_beyond_32_bits(guest: Guest, cell: CellSpec) -> None:
+    """INFO, and where clients have counts of their own, CLIENT LIST. The replies together exceed 2^32 bytes."""
+    require(cell, "info total_net_output_bytes")
+    length, buffer = 64 << 20, bytearray(1 << 20)
+    whole = len(b"$%d\r\n" % length) + length + 2
+    count = (1 << 32) // whole + 2
+    long_strings.need_memory(length)
+    patience = long_strings.PATIENCE * guest.deadline_seconds
+    with (
+        long_strings.one_at_a_time(cell),
+        guest.client(deadline_seconds=patience) as asking,
+        guest.access.connection(deadline_seconds=patience) as reading,
+    ):
+        asking.pipeline([("SETRANGE", "k", length - 1, b"\0"), ("CONFIG", "RESETSTAT")])
+        for _ in range(count):
+            reading.sendall(b"GET k\r\n")
+            left = whole
+            while left:
+                received = reading.recv_into(buffer, min(left, len(buffer)))
+                assert received, f"the server closed the connection, {left} bytes before the end of a reply"
+                left -= received
+        counted = {"INFO": int(info_fields(asking.command("INFO", "stats"))["total_net_output_bytes"])}
+        clients = bytes(asking.command("CLIENT", "LIST")).split()  # type: ignore[arg-type]
+        by_client = [int(word.partition(b"=")[2]) for word in clients if word.startswith(b"tot-net-out=")]
+        asking.command("DEL", "k")
+    counted |= {"CLIENT LIST": max(by_client)} if by_client else {}
+    wrong = {where: number for where, number in counted.items() if not 0 <= number - count * whole < OTHER_BYTES}
+    assert not wrong, f"{count * whole} bytes were sent, and {wrong} counted"
 
 
 def test_the_clock_is_the_hosts_in_seconds_and_microseconds(both: PairedServers) -> None:
