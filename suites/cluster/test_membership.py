@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
 
 NODE_TIMEOUT_MILLISECONDS = 5000
-MINUTE = 60_000
+MINUTE, HOUR = 60_000, 3_600_000
+"""Milliseconds."""
 ASLEEP_SECONDS = 5
 STAY = 100
 """Number of replicas that a primary keeps. No primary here has so many, so no replica moves until a test lowers it."""
@@ -85,6 +86,10 @@ def fail_over(everybody: list[Node], silent: Node, replica: Node) -> FailedOver:
     guests = [node.guest for node in living]
     await_that(replaced, guests, "all nodes to know the failure and the new primary")
     await_that(lambda: nodes.agree(living), guests, "the other nodes to agree")
+    for node in living:
+        # The times of the ping without an answer, and of the last pong, in milliseconds since 1970.
+        for moment in node.view()[silent.identifier][4:6]:
+            assert abs(node.milliseconds() - int(moment)) < HOUR, f"the silent node's times: {moment}"
     return FailedOver(silent, its_file, replica, living, key, epoch)
 
 
