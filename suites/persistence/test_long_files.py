@@ -87,10 +87,11 @@ def test_a_damaged_append_only_file_is_cut_beyond_32_bits(cell: CellSpec, progra
     file = tmp_path / "one.aof"
     file.write_bytes(SELECT)
     with long_strings.one_at_a_time(cell):
-        whole = lengthen(file, LAST[:-3])
-        result = programs.run_server_as("check-aof", "--fix", "one.aof", sent=b"y\n", seconds=CHECK_SECONDS)
-        assert file.stat().st_size == whole, (
-            f"{result.text[-500:]}: cut to {file.stat().st_size} bytes, {whole} are intact"
-        )
-        file.unlink()
-    assert str(whole).encode() in result.output
+        try:
+            whole = lengthen(file, LAST[:-3])
+            result = programs.run_server_as("check-aof", "--fix", "one.aof", sent=b"y\n", seconds=CHECK_SECONDS)
+            size = file.stat().st_size
+        finally:
+            file.unlink()
+    assert size == whole, f"the file was cut to {size} bytes, and {whole} are intact: {result.text[-500:]}"
+    assert str(whole).encode() in result.output, f"{whole} is not in {result.text[-500:]}"
