@@ -270,7 +270,9 @@ def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_g
         about = info_fields(ask("INFO", "server"))
         assert near(about["uptime_in_seconds"], weeks)
         assert int(about["uptime_in_days"]) == int(about["uptime_in_seconds"]) // DAY_SECONDS
-        assert_long_command_is_told(ask, weeks)
+        # A processor's own counter is not ahead. Valkey 9 reads it on x86-64 and AArch64.
+        if "POSIX" in about.get("monotonic_clock", "POSIX"):
+            assert_long_command_is_told(ask, weeks)
         listed = [
             dict(word.split("=", 1) for word in line.split()) for line in ask("CLIENT", "LIST").decode().splitlines()
         ]
