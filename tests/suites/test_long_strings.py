@@ -17,7 +17,7 @@ FLUSH = Client.pack([("FLUSHALL",)])
 CELL: Any = SimpleNamespace(runner=SimpleNamespace(target=SimpleNamespace(name="armv5")), seed=1, tier="full")
 
 
-class Server:
+class EmptiedServer:
     """A server that replies OK to what it keeps in `received`, until it ends."""
 
     deadline_seconds = 1.0
@@ -49,10 +49,10 @@ def fail_with(guest: Any, oracle: Any) -> None:
 
 
 def test_servers_are_emptied_after_a_test_that_fails() -> None:
-    guest, oracle = Server(), Server()
+    guest, oracle = EmptiedServer(), EmptiedServer()
     fail_with(guest, oracle)
     assert guest.received == oracle.received == [FLUSH, FLUSH]
 
 
 def test_a_test_whose_server_ends_fails_for_its_own_reason() -> None:
-    fail_with(Server(lasts=1), Server())
+    fail_with(EmptiedServer(lasts=1), EmptiedServer())
