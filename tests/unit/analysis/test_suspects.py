@@ -21,19 +21,20 @@ from harness.core.finding import Finding, Occasion, Suspect
 from harness.plan.catalog import Catalog
 from harness.protocol.command_stream import clients_of, from_text, text_of
 from harness.protocol.stream_neighbours import neighbours, with_fewer_commands
-from harness.record import stored_run
+from harness.record import program_launch, stored_run
 from harness.record.executed_blocks.executed_tests import ExecutedTest, append_executed, read_executed
 from harness.record.run_folder import write_run
 from harness.report import issue, terminal
 from harness.report.formats import markdown, sarif
 from harness.report.formats import registry as formats
-from harness.workflows.suspect_search import find_suspects, targets_that_pass
+from harness.workflows.suspect_search import explain, find_suspects, targets_that_pass
 from harness.workflows.workbench import Workbench
 from tests.support.judgements import HOSTILE, judgement, run_folder
 from tests.support.stored import StoredRun
 from tests.unit.report.test_issue import FACTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 FAULTY, CALLER, DISPATCH = 0x100, 0x200, 0x300
@@ -238,6 +239,21 @@ def test_a_finding_with_a_place_has_no_ranking(tmp_path: Path) -> None:
         with pytest.raises(UsageError) as caught:
             find_suspects(Workbench.default(offline=True), folder, msgspec.structs.replace(finding, **changes))
         assert why in caught.value.because
+
+
+@pytest.mark.parametrize("rank", [find_suspects, explain])
+@pytest.mark.parametrize("kind", ["alignment", "exit", "crash"])
+def test_a_finding_of_a_program_has_no_ranking_whose_commands_are_a_servers(
+    tmp_path: Path, rank: Callable[..., SuspectList], kind: str
+) -> None:
+    """S7: the run's command was taken for a server's source tree."""
+    folder = run_folder(tmp_path)
+    record = stored_run.read(folder).record
+    write_run(folder, msgspec.structs.replace(record, server="make check", suites=["canary", program_launch.SUITE]))
+    finding = msgspec.structs.replace(judgement().findings[0], kind=kind)
+    with pytest.raises(UsageError) as caught:
+        rank(Workbench.default(offline=True), folder, finding)
+    assert "it is a program's, and only functions of servers are ranked" in caught.value.because
 
 
 def test_a_target_of_the_other_byte_order_is_right_if_its_test_passed(tmp_path: Path) -> None:
