@@ -214,8 +214,15 @@ def _functions(path: Path) -> list[tuple[int, int]]:
 
 
 def function_bounds(path: Path, address: int) -> tuple[int, int] | None:
-    """The function around an address: its first address and the first one after it; None if no symbol covers it."""
-    return next((bounds for bounds in _functions(path) if bounds[0] <= address < bounds[1]), None)
+    """The function around an address: its first address and the first one after it; None if nothing tells.
+
+    A stripped library has symbols only for what it exports. Its call-frame information covers its other functions.
+    """
+    named = next((bounds for bounds in _functions(path) if bounds[0] <= address < bounds[1]), None)
+    if named is not None:
+        return named
+    starts = ((one["initial_location"], one["address_range"]) for one in _frame_entries(str(path)))
+    return next(((start, start + size) for start, size in starts if start <= address < start + size), None)
 
 
 class _FrameTable(CallFrameInfo):

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.analysis.unwind import DEEPEST, Stack, call_chain, locate, may_be_in_handler_of
+from harness.analysis.function_symbols import function_symbols
+from harness.analysis.unwind import DEEPEST, Stack, call_chain, function_bounds, locate, may_be_in_handler_of
 from harness.record import fault_log
 from tests.support import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Recorded when the emulator ran tests/support/data/stacks/program.c: main's callers in libc, then its _start.
 CALLERS = {"arm": [0x408553F3], "sparc32plus": [0x70887A98, 0x70887BB4, 0x78000564]}
@@ -133,3 +139,23 @@ def test_an_address_is_located_only_in_the_mapping_that_contains_it() -> None:
     assert (low, 0xFFF) == locate([low, high], 0x1FFF)
     assert (high, 0x800) == locate([low, high], 0x2000)
     assert locate([low, high], 0x3000) is None
+
+
+STRIPPED = """
+__attribute__((noinline)) static int inner(int *at) { return at[0] + at[1]; }
+int outer(int *at) { return inner(at) + 1; }
+"""
+
+
+def test_a_function_of_a_stripped_library_is_known_by_its_call_frame_information(tmp_path: Path) -> None:
+    """For example the memcpy() that glibc chooses for a processor, which is no exported symbol."""
+    (tmp_path / "own.c").write_text(STRIPPED, "utf-8")
+    command = ["gcc", "-O1", "-shared", "-fPIC", "-falign-functions=16", "-fasynchronous-unwind-tables", "-o"]
+    for name, option in (("whole.so", "-g0"), ("stripped.so", "-s")):
+        subprocess.run([*command, name, option, "own.c"], cwd=tmp_path, check=True)
+    symbols = {one.name: one.start for one in function_symbols(str(tmp_path / "whole.so")).found}
+    whole = function_bounds(tmp_path / "whole.so", symbols["inner"] + 1)
+    assert whole is not None
+    assert whole[0] == symbols["inner"]
+    assert function_bounds(tmp_path / "stripped.so", symbols["inner"] + 1) == whole
+    assert function_bounds(tmp_path / "stripped.so", 0) is None
