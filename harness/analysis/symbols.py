@@ -56,6 +56,8 @@ _OF_LANGUAGE = re.compile(
 """Paths of the libraries of C++, Rust and Go, as their compilers and Debian's write them."""
 PROGRAM = "program"
 """The origin of a program's own code, and of everything that is linked into it."""
+OWN = frozenset({"server", "bundled", PROGRAM})
+"""Origins, without what follows a slash, of code that the user compiled: what it calls belongs to libraries."""
 
 
 class Symbols:

@@ -114,8 +114,7 @@ def of_caller(frames: list[Frame]) -> tuple[list[Frame], str]:
     """The frames from the innermost one outside of libraries on, and the library function that it called: a function of
     the C library has many callers. All frames and nothing if the stack shows no such caller.
     """
-    own = ("server", "bundled", symbols.PROGRAM)
-    first = next((n for n, frame in enumerate(frames) if frame.origin.partition("/")[0] in own), 0)
+    first = next((n for n, frame in enumerate(frames) if frame.origin.partition("/")[0] in symbols.OWN), 0)
     return frames[first:], frames[first - 1].function if first else ""
 
 

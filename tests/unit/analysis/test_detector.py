@@ -17,6 +17,7 @@ from harness.analysis.detectors.registry import DETECTORS, Report, named, report
 from harness.build.emulators.runner import target_runner
 from harness.core.cache import Cache
 from harness.core.errors import UsageError
+from harness.core.finding import Frame
 from harness.core.processes import capped_log
 from harness.core.strict_toml import ROOT
 from harness.judge.findings import judge
@@ -49,6 +50,16 @@ def stored(detector: str) -> list[Report]:
 
 def identities(found: Sequence[Report]) -> list[str]:
     return [report.identity for report in found]
+
+
+@pytest.mark.parametrize("origin", ["server", "bundled/lua", "program"])
+def test_the_innermost_frame_of_what_the_user_compiled_is_ones_own(origin: str) -> None:
+    """A replay finds by it that a program died in the same function, through the C library."""
+    frames = [
+        Frame(function=name, file="f.c", line=1, origin=of, pc=0)
+        for name, of in (("strlen", "libc"), ("measure", origin), ("main", origin))
+    ]
+    assert registry.own_frames(frames) == (frames[1:], "strlen")
 
 
 def test_the_undefined_behaviour_sanitizers_messages_get_the_names_of_gccs_checks() -> None:

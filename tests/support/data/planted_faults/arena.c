@@ -1,4 +1,4 @@
-/* Keeps 64-bit counters behind names in an arena, whose allocations are rounded to 4 bytes less one by mistake. */
+/* Keeps 64-bit counters behind names in an arena, whose allocations have odd sizes by mistake. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

@@ -22,7 +22,7 @@ int main()
     Column<std::uint32_t> column(bytes.data());
     std::uint32_t sum = 0;
     for (std::size_t row = 0; row < 8; row++)
-        sum += column[row];
+        sum += column[row]; // FAULT or here: the compiler may load where it uses
     std::printf("%u\n", static_cast<unsigned>(sum));
     return 0;
 }

@@ -13,7 +13,7 @@ static const unsigned char *read_frame(const unsigned char *at, struct frame *in
     into->type = *at++;
     into->length = *(const uint32_t *)at; /* FAULT misaligned load: at is odd */
     into->checksum = *(const uint32_t *)(at + 4);
-    return at + 8 + into->length % 16;
+    return at + 8 + into->length % 16; /* FAULT or here: the compiler may load where it uses */
 }
 
 int main(void)
