@@ -4,6 +4,7 @@
 - CELL/strangers: programs of other machines that ran, a line each: the machine's number in ELF, and the path
 - CELL/refused: the same for those that could not run
 - CELL/natives: the names of the host's programs that ran, each once
+- CELL/natives-here: the paths of those below the command's folder
 - CELL/trouble: executions that could not be traced, a line each
 - CELL/left: the number of processes that it left running, and that the tracer ended
 - CELL/objects/KEY/NAME: copies of the programs and libraries that a fault is in; KEY is made of their path
@@ -47,10 +48,10 @@ BUILT_OTHERWISE = "built-otherwise"
 path.
 """
 STRANGERS, TROUBLE, LEFT, OBJECTS, CHANGED = "strangers", "trouble", "left", "objects", "changed"
-NATIVES = "natives"
+NATIVES, NATIVES_HERE = "natives", "natives-here"
 FILES = frozenset(
     {COMMAND, LAUNCH, ENDS, INPUT, INPUT_LOST, CHANGED, CONFIGURE, STRANGERS, REFUSED, NATIVES, TROUBLE, LEFT}
-    | {BUILT_OTHERWISE}
+    | {BUILT_OTHERWISE, NATIVES_HERE}
 )
 LONGEST_TITLE = 60
 LONGEST_OUTPUT = 4096
@@ -145,8 +146,12 @@ class ProgramLaunch(Record, frozen=True):
         """Whether this was a build system's probe, and not a part of the project. Its name alone does not show this."""
         if self.name == AUTOCONF_PROBE:
             return bool(self.configure)
-        folders = Path(self.program).parent.parts
-        return any(fnmatch.fnmatchcase(self.name, pattern) and folder in folders for pattern, folder in PROBES)
+        return _is_below_probes(self.program, self.name)
+
+
+def _is_below_probes(path: str, name: str) -> bool:
+    folders = Path(path).parent.parts
+    return any(fnmatch.fnmatchcase(name, pattern) and folder in folders for pattern, folder in PROBES)
 
 
 def is_utf8(*texts: str) -> bool:
@@ -272,6 +277,12 @@ def is_skipped_test(guest: Path) -> bool:
     return launch is not None and any(
         one.pid == launch.pid and one.how == "exited" and one.number == SKIPPED for one in read_ends(guest)
     )
+
+
+def natives_here(cell: Path) -> list[str]:
+    """The paths of the host's programs below the command's folder that ran, without a build system's probes."""
+    paths = lines_of(cell, NATIVES_HERE)
+    return [one for one in paths if Path(one).name != AUTOCONF_PROBE and not _is_below_probes(one, Path(one).name)]
 
 
 def unwatched(guest: Path) -> ProcessNote | None:

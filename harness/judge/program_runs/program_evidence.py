@@ -145,6 +145,11 @@ def _remarks(cell: Path, target: str) -> Iterator[str]:
         number = f"{len(launches)} {'execution' if len(launches) == 1 else 'executions'} below the command on {target}"
         yield f"{number}, {len(distinct)} distinct: {_listed([program for program, _ in distinct.most_common()])}"
     yield from _built_otherwise(cell, target)
+    if here := program_launch.natives_here(cell):
+        yield (
+            f"programs of the host below the command's folder, which ran natively: {_listed(here)}; "
+            "if an earlier build left them, remove them first, for example by make clean"
+        )
     killed = sum(
         note.how == "killed" and note.number not in fault_log.CRASHES
         for guest in guests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.core.errors import ABSENT_FILE
@@ -12,7 +13,6 @@ from harness.run.servers.endings import describe_exit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from harness.record.program_launch import CommandRecord, ProcessNote, ProgramLaunch
     from harness.run.programs.traced_command import CommandEnd
@@ -157,6 +157,7 @@ def write_events(
         before=len(programs) - len(of_tests),
         skipped=sum(program_launch.is_skipped_test(one.guest) for one in of_tests),
         natives=program_launch.lines_of(cell, program_launch.NATIVES),
+        here=program_launch.natives_here(cell),
         failed=_failed(programs),
     )
     if began_ms is None and not end.code:
@@ -179,16 +180,17 @@ def _modified_ms(path: Path) -> int | None:
         return None
 
 
-def _only(natives: list[str], target: str, end: CommandEnd) -> str:
+def _only(natives: list[str], here: list[str], target: str, end: CommandEnd) -> str:
     """Which programs ran although none of the target did, and what to do."""
     named = [name for name in natives if name not in _SHELLS] or natives
     shown = ", ".join([*named[:SHOWN_NATIVES], *(["…"] if len(named) > SHOWN_NATIVES else [])])
     ran = f"; only programs of this machine ran ({shown})" if shown else ""
-    todo = (
-        "its own output says why it failed"
-        if end.code
-        else f"if it only built, run its tests or what it built as well; if it is an interpreter, use one of {target}"
-    )
+    if here:
+        todo = f"if an earlier build for this machine left {Path(here[0]).name}, remove it first, as make clean does"
+    elif end.code:
+        todo = "its own output says why it failed"
+    else:
+        todo = f"if it only built, run its tests or what it built as well; if it is an interpreter, use one of {target}"
     return f"{ran}: {todo}"
 
 
@@ -206,18 +208,19 @@ def _outcome(
     before: int,
     skipped: int,
     natives: list[str],
+    here: list[str],
     failed: list[str],
 ) -> tuple[cell_events.Outcome, str, str]:
     """The outcome of the command, its message, and why that says nothing about the target.
 
     `count`: the number of programs that ran. `before`: how many of them ran before the tests, and count as skipped
-    tests. `natives`: the host's programs that ran.
+    tests. `natives`: the host's programs that ran. `here`: those below the command's folder.
     """
     where = "in its tests" if before else "below it"
     if count == before:
         return (
             "skipped",
-            f"Skipped: no program of {target} ran {where}, and {end.text}{_only(natives, target, end)}",
+            f"Skipped: no program of {target} ran {where}, and {end.text}{_only(natives, here, target, end)}",
             "",
         )
     if not end.code and count - before == skipped:

@@ -27,6 +27,7 @@
  * HOME/strangers      a line for each program of another machine that ran: `MACHINE PATH`
  * HOME/refused        the same for each that this machine could not run
  * HOME/natives        the names of this machine's programs that ran, each once, a line each
+ * HOME/natives-here   the paths of those below the command's working folder
  * HOME/trouble        a line for everything that could not be traced
  * HOME/guest-N/left   a line for each process of guest N that still ran when the tracer ended it: `PID`
  * HOME/left           the number of processes that the command left running, which the tracer ended
@@ -99,6 +100,7 @@ typedef struct Output {
 } Output;
 
 static const char *place, *home, *starter, *emulator;
+static char folder[PATH_MAX]; /* the command's; empty if it is unknown */
 static Header wanted[MOST_HEADERS], own;
 static size_t wanted_count;
 static Thread *threads;
@@ -680,19 +682,32 @@ static void at_call_end(Thread *thread)
     thread->unread = NULL;
 }
 
-/* Note the name of a program of this machine, once. */
+typedef struct {
+    char *known[MOST_NATIVES];
+    size_t count;
+} Natives;
+
+/* Note a line in a file, once. */
+static void note_once(Natives *noted, const char *file, const char *line)
+{
+    for (size_t i = 0; i < noted->count; i++)
+        if (!strcmp(noted->known[i], line))
+            return;
+    if (noted->count == MOST_NATIVES || !(noted->known[noted->count] = strdup(line)))
+        return;
+    noted->count++;
+    note(home, file, "%s\n", line);
+}
+
+/* Note a program of this machine. */
 static void note_native(const char *path)
 {
-    static char *known[MOST_NATIVES];
-    static size_t count;
-    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(known[i], name))
-            return;
-    if (count == MOST_NATIVES || !(known[count] = strdup(name)))
-        return;
-    count++;
-    note(home, "natives", "%s\n", name);
+    static Natives all, here;
+    size_t length = strlen(folder);
+    note_once(&all, "natives", strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
+    /* Every program is below the root folder. */
+    if (length > 1 && !strncmp(path, folder, length) && path[length] == '/')
+        note_once(&here, "natives-here", path);
 }
 
 /* A process may have become another emulator of the target, by itself or through the kernel's binfmt_misc. */
@@ -984,6 +999,8 @@ int main(int argc, char **argv)
     home = argv[2];
     starter = argv[3];
     emulator = argv[4];
+    if (!getcwd(folder, sizeof folder))
+        folder[0] = 0;
     read_headers(argv[5]);
     write_environment();
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -714,6 +714,12 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
         [],
         "it ended with status 1; only programs of this machine ran (",
     ),
+    # A test that an earlier build compiled for the host.
+    "cp /bin/true own; ./own": (
+        Verdict.UNKNOWN,
+        [],
+        "only programs of this machine ran (cp, own): if an earlier build for this machine left own, remove it first",
+    ),
     "./other 2>&1; ./odd": (
         Verdict.UNKNOWN,
         [],
@@ -1094,12 +1100,13 @@ def test_a_program_of_another_target_is_named_although_another_failed(tmp_path: 
     shutil.copy2(odd_program("armv5"), tmp_path / "odd")
     shutil.copy2(odd_program("sparc64"), tmp_path / "other")
     (tmp_path / "t.c").write_text("int main(void) { return 0; }\n", "utf-8")
-    script = "$HOST_TRIPLET-gcc -march=armv7-a -g -o newer t.c; ./other; ./newer; ./odd odd"
+    script = "$HOST_TRIPLET-gcc -march=armv7-a -g -o newer t.c; cp /bin/true own; ./own; ./other; ./newer; ./odd odd"
     code, found = executed(tmp_path, "armv5", ["sh", "-c", script])
     assert (code, [one["id"] for one in found["findings"]]) == (ExitCode.FINDINGS, ["alignment-odd_load-load"])
     told = "\n".join(found["remarks"])
     assert "programs for other machines could not run: ./other (EM_SPARCV9)" in told
     assert f"with -march=armv7-a instead of armv5te: {tmp_path}/newer" in told
+    assert f"programs of the host below the command's folder, which ran natively: {tmp_path}/own; if an" in told
 
 
 def test_a_replayed_program_receives_its_pipe_again_and_ends_within_a_limit(

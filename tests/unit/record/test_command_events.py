@@ -89,3 +89,24 @@ def test_a_program_that_its_own_timer_ends_counts_beside_another_that_failed(
     write_events(cell, COMMAND, "armv5", CommandEnd(code=1, seconds=1.0))
     ends = {one.name: one.end for one in event_log.read_events(cell / event_log.NAME) if isinstance(one, GuestEvent)}
     assert ends == {"guest-1": "exit", "guest-2": "exit" if blamed else "stopped"}
+
+
+@pytest.mark.parametrize(
+    ("here", "told"),
+    [
+        ("/tree/tests/own\n", "if an earlier build for this machine left own, remove it first, as make clean does"),
+        # Probes of Autoconf and Meson run natively where a package compiles tools for its own build.
+        ("/tree/conftest\n/tree/b/meson-private/sanitycheckc.exe\n", "if it only built, run its tests"),
+    ],
+)
+def test_a_program_of_the_host_in_the_tree_may_be_of_an_earlier_build(tmp_path: Path, here: str, told: str) -> None:
+    """S7: a tree that was built for the host is tested, and nothing of the target runs."""
+    cell = tmp_path / "cell"
+    cell.mkdir()
+    (cell / program_launch.NATIVES).write_text("sh\nown\n", "utf-8")
+    (cell / program_launch.NATIVES_HERE).write_text(here, "utf-8")
+    write_events(cell, COMMAND, "armv5", CommandEnd(code=0, seconds=1.0))
+    (test,) = [
+        event for event in event_log.read_events(cell / event_log.NAME) if isinstance(event, cell_events.TestEvent)
+    ]
+    assert f"only programs of this machine ran (own): {told}" in test.message
