@@ -1110,7 +1110,7 @@ def test_a_program_of_another_target_is_named_although_another_failed(tmp_path: 
 
 
 def test_a_replayed_program_receives_its_pipe_again_and_ends_within_a_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copy2(odd_program("armv5"), tmp_path / "odd")
 
@@ -1127,4 +1127,5 @@ def test_a_replayed_program_receives_its_pipe_again_and_ends_within_a_limit(
     monkeypatch.setattr(program, "LIMIT_FACTOR", 1)
     result = replay(bench, waiting, server="")
     assert (result.outcome, "it still ran after 2 s, and was ended" in result.reason) == ("unknown", True), result
+    assert "running odd wait again, for at most 2 s" in capsys.readouterr().err
     assert processes_of(tmp_path, named="qemu-") == []

@@ -72,6 +72,8 @@ def run_program(
         requests.write_bytes(b"")
     log = place / "output"
     limit = max(LEAST_LIMIT_SECONDS, LIMIT_FACTOR * launch.seconds) * reproducer.timeout_multiplier
+    within = f"for at most {limit:.0f} s" if launch.program else "without a time limit: it is the whole command"
+    setup.bench.progress.say(f"running {CommandRecord(words=launch.words, folder=launch.folder).title} again, {within}")
     end = run_traced(
         tracing_of(setup, replaying(runner_of(setup, reproducer), reproducer, Path(launch.program), number), sysroot),
         place,
