@@ -18,15 +18,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 PROGRAMS = fakes.DATA / "planted_faults"
-MAKEFILE = """\
-PROGRAMS = $(basename $(wildcard *.c *.cc))
-check: $(PROGRAMS)
-	status=0; for each in $(PROGRAMS); do ./$$each || status=1; done; exit $$status
-%: %.c
-	$(CC) -O2 -o $@ $<
-%: %.cc
-	$(CXX) -O2 -o $@ $<
-"""
 MISALIGNED = {"frame.c": "alignment", "arena.c": "alignment", "cells.cc": "alignment"}
 BYTE_ORDER = {"sorted.c": "assertion", "copied.c": "sigsegv", "digest.c": "exit"}
 UNSIGNED_CHAR = {"options.cc": "exit"}
@@ -49,7 +40,6 @@ def marked(name: str) -> set[int]:
 @pytest.mark.parametrize("target", [name if name == "sparc64" else machines.beyond(name) for name in FAULTS])
 def test_a_finding_opens_at_the_line_of_a_planted_fault_and_replays(tmp_path: Path, target: str) -> None:
     shutil.copytree(PROGRAMS, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "Makefile").write_text(MAKEFILE, "utf-8")
     code, found = executed(tmp_path, target, ["make", "-s", "check"])
     assert code == ExitCode.FINDINGS
     kinds = {one["file"]: one["kind"] for one in found["findings"]}
