@@ -90,7 +90,7 @@ class Emulators:
     def _compile(self, qemu: Qemu, key: str, names: list[str]) -> None:
         self.progress.say(
             f"no emulator for {', '.join(names)} yet: QEMU is compiled once, which takes about four minutes on two "
-            f"processors; the package {emulator_wheel.DISTRIBUTION} saves it"
+            "processors"
         )
         with self.compiler.compiled(qemu, key, names) as programs:
             self._publish(key, programs)

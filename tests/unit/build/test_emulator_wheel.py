@@ -110,8 +110,11 @@ def test_a_damaged_copy_of_an_emulator_is_taken_from_the_package_again(
     assert "using the emulators for arm from the package plumbline-emulators" in said
 
 
-def test_without_the_package_no_message_mentions_it(tmp_path: Path) -> None:
-    assert "plumbline-emulators" not in prepared(tmp_path, "armv5")[1]
+def test_without_the_package_only_the_time_that_compiling_takes_is_said(tmp_path: Path) -> None:
+    """Without a network even the sources of QEMU are missing, so it is said before anything else."""
+    said = prepared(tmp_path, "armv5", "sparc64")[1]
+    assert "no emulator for arm, sparc64 yet: QEMU is compiled once, which takes about four minutes" in said
+    assert "plumbline-emulators" not in said
 
 
 UNFIT = {
