@@ -40,11 +40,11 @@ class OwnProgram(Record, frozen=True):
 
     def placed(self, file: str) -> tuple[str, str]:
         """A source path, relative to the folder if it is in the folder, and the origin of the code."""
-        whole = _collapse(file)
-        if _OF_LANGUAGE.search(whole):
+        whole, own = _collapse(file), f"{self.folder.rstrip('/')}/"
+        if _OF_LANGUAGE.search(whole) or (_OF_SYSTEM.search(whole) and not whole.startswith(own)):
             # It is compiled into the program, and has as many callers as a function of the C library.
             return whole, "libc"
-        shown = whole.removeprefix(f"{self.folder.rstrip('/')}/") if file != "??" else Path(self.path).name
+        shown = whole.removeprefix(own) if file != "??" else Path(self.path).name
         return shown, PROGRAM
 
 
@@ -54,10 +54,24 @@ _OF_LANGUAGE = re.compile(
     r"|/go[-0-9.]*/src/(runtime|internal|syscall|testing|reflect|sync|os|fmt|log)/"
 )
 """Paths of the libraries of C++, Rust and Go, as their compilers and Debian's write them."""
+_OF_SYSTEM = re.compile(
+    r"(^|/packages/[^/]+/root)/usr/(local/)?([^/]+/)?include/|/lib/gcc(-cross)?/[^/]+/[0-9.]+/include/"
+)
+"""Paths of headers of installed libraries and of GCC. Their functions are inlined, as memcpy() with _FORTIFY_SOURCE."""
 PROGRAM = "program"
 """The origin of a program's own code, and of everything that is linked into it."""
 OWN = frozenset({"server", "bundled", PROGRAM})
 """Origins, without what follows a slash, of code that the user compiled: what it calls belongs to libraries."""
+
+
+def from_line(frames: list[Frame]) -> tuple[list[Frame], str]:
+    """The frames of a program from the innermost one with a line on, and the function without one that it called.
+
+    A program that was linked statically contains the C library, whose code has no lines. All frames and nothing if no
+    frame has a line.
+    """
+    first = next((n for n, frame in enumerate(frames) if frame.line and frame.origin == PROGRAM), 0)
+    return frames[first:], frames[first - 1].function if first else ""
 
 
 class Symbols:

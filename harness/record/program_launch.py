@@ -12,8 +12,9 @@
 - CELL/guest-N/ends: the ends of its processes; see harness/run/programs/tracer.c
 - CELL/guest-N/left: those of its processes that the tracer ended, a number each
 - CELL/guest-N/log: the last bytes of its standard output and error, if one of its processes failed
-- CELL/guest-N/input: what it could read of its standard input, if that was a short file, or what it read of a pipe
-- CELL/guest-N/input-lost: its standard input was a file or a pipe, and too long to be kept
+- CELL/guest-N/input: what it could read of its standard input, if that was a short file, or what it read of a
+  pipe, a socket or a terminal
+- CELL/guest-N/input-lost: its standard input was too long to be kept
 - CELL/guest-N/changed: programs and libraries that a fault is in, and that are not what ran, a path a line
 - CELL/guest-N/refused: the kernel refused the execution, and nothing ran
 - CELL/guest-N/configure: the log of the configure script that had it run; see harness/run/programs/starter.c

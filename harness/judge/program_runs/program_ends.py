@@ -15,7 +15,7 @@ import msgspec
 
 from harness.analysis.program_traits.failure_message import NAMELESS, asserted_place, checked_place, last_line
 from harness.analysis.program_traits.program_types import unlike_host
-from harness.analysis.symbols import PROGRAM
+from harness.analysis.symbols import PROGRAM, from_line
 from harness.core import untrusted_text
 from harness.core.digests import key_of
 from harness.core.finding import UNKNOWN_FILE
@@ -147,8 +147,7 @@ def _stack(run: RunRecord, record: CellRecord, guest: Path, pid: int, said: str)
     own = list(itertools.takewhile(lambda frame: frame.function not in _BEFORE_MAIN, of_caller(frames)[0]))
     named = _named_place(table, said)
     if named is None:
-        # A program that contains its C library has no lines of that.
-        lined = list(itertools.dropwhile(lambda frame: not frame.line, own)) or own
+        lined = from_line(own)[0]
         return (lined if lined and lined[0].origin == PROGRAM else []), False
     around = next((number for number, frame in enumerate(frames) if frame.function == named.function), None)
     return [named, *(frames[around + 1 :] if around is not None else [])], True

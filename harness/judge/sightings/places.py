@@ -67,6 +67,8 @@ def from_fault(
         reporting = reporting or _in_handler(fault, before, machine)
         if not beyond and not reporting and frames[0].origin == "libc":
             frames, through = of_caller(frames)
+        elif access is None and frames[0].origin == symbols.PROGRAM:
+            frames, through = symbols.from_line(frames)
         kind = _kind(fault, name, access, beyond=beyond, reporting=reporting)
     if kind in {"assertion", FORBIDDEN_CALL}:
         instruction = ""

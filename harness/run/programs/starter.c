@@ -9,8 +9,8 @@
  * HOME/guest-N/launch   words: process number, time in ms since 1970, working folder, program, the file that was
  *                       executed (the program, or a script), number of arguments, arguments, and the variables by
  *                       which its environment differs from PLACE/environment: NAME=VALUE, or NAME if it was removed
- * HOME/guest-N/input    the rest of its standard input, if that is a short file; if it is a pipe, an empty file, to which
- *                       the tracer adds what the program reads
+ * HOME/guest-N/input    the rest of its standard input, if that is a short file; if it is a pipe, a socket or a terminal,
+ *                       an empty file, to which the tracer adds what the program reads
  * HOME/guest-N/input-lost  it is a file too long for that
  * HOME/guest-N/configure  the log of the configure script of which it is a probe: the script has its config.log open
  */
@@ -69,12 +69,14 @@ static void note_environment(FILE *note, const char *place)
     }
 }
 
-/* Returns whether standard input is a pipe. */
+/* Returns whether standard input is a stream, whose content only reading shows: a pipe, a socket, a terminal. */
 static int keep_input(const char *folder)
 {
-    struct stat status = {0};
+    struct stat status = {0}, nothing = {0};
     char *path = below(folder, "input");
-    if (fstat(STDIN_FILENO, &status) == 0 && S_ISFIFO(status.st_mode)) {
+    if (fstat(STDIN_FILENO, &status) == 0 &&
+        (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) ||
+         (S_ISCHR(status.st_mode) && (stat("/dev/null", &nothing) < 0 || status.st_rdev != nothing.st_rdev)))) {
         int empty = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (empty < 0 || close(empty) < 0)
             fail("cannot write", path);
@@ -103,7 +105,7 @@ static int keep_input(const char *folder)
 #define IF_EQUAL(number, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, yes, no)
 
 /* Stop the program where it writes to its standard output or error and, if `reads`, where it reads its standard input:
- * the tracer keeps what it says, and what a pipe gives it. In another interface the numbers mean other calls, which the
+ * the tracer keeps what it says, and what a stream gives it. In another interface the numbers mean other calls, which the
  * tracer lets pass. */
 static void show_streams(int reads)
 {
@@ -205,7 +207,7 @@ int main(int argc, char **argv)
     unlink(executed);
     char *folder = below(emulator[0], guest);
     note_launch(folder, place, first, first_count, argc, argv);
-    int reads_pipe = keep_input(folder);
+    int reads_stream = keep_input(folder);
     note_configure(folder);
     size_t most = emulator_count + first_count + (size_t)argc + 8;
     char **arguments = obtain(calloc(most, sizeof *arguments)), **next = arguments;
@@ -221,7 +223,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         *next++ = argv[i];
     remove_options();
-    show_streams(reads_pipe);
+    show_streams(reads_stream);
     execv(emulator[1], arguments);
     fail("cannot become", emulator[1]);
 }

@@ -22,8 +22,8 @@
  *                     N MS`, where N counts the ends of all guests and MS is the time in ms since 1970, and
  *                     `PID replaced` if it executed something else
  * HOME/guest-N/log    the last bytes that guest N wrote to its standard output and error, once a process of it failed
- * HOME/guest-N/input  what it has read of its standard input, if that is a pipe; replaced by input-lost once it is too
- *                     long
+ * HOME/guest-N/input  what it has read of its standard input, if that is a pipe, a socket or a terminal; replaced by
+ *                     input-lost once it is too long
  * HOME/strangers      a line for each program of another machine that ran: `MACHINE PATH`
  * HOME/refused        the same for each that this machine could not run
  * HOME/natives        the names of this machine's programs that ran, each once, a line each
@@ -589,12 +589,12 @@ static void lose_input(long guest, const char *path)
 /* A program has read its standard input. */
 static void keep_read(const Thread *thread, size_t length)
 {
-    char link[64], path[PATH_MAX], target[32] = "";
+    char link[64], path[PATH_MAX];
     struct stat status;
     static char bytes[MOST_INPUT];
     snprintf(link, sizeof link, "/proc/%d/fd/0", thread->tid);
-    /* The program may have opened another file as its standard input. */
-    if (readlink(link, target, sizeof target - 1) < 0 || strncmp(target, "pipe:", 5) != 0)
+    /* The program may have opened a file as its standard input. */
+    if (stat(link, &status) < 0 || S_ISREG(status.st_mode))
         return;
     snprintf(path, sizeof path, "%s/guest-%ld/input", home, thread->guest);
     /* It was too long before. */

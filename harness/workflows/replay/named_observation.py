@@ -9,6 +9,7 @@ import msgspec
 from harness.analysis import disassembly
 from harness.analysis.crash_reports.assertion_log import asserting_frames
 from harness.analysis.detectors.registry import own_frames
+from harness.analysis.symbols import from_line
 from harness.judge.sightings.places import FORBIDDEN_CALL
 from harness.record import fault_log
 from harness.workflows.replay.recurrence import NAMELESS, ObservedFault, is_same_assertion, is_same_fault
@@ -60,7 +61,7 @@ def _fault(fault: fault_log.Fault, frames: list[Frame], machine: str) -> tuple[O
         misaligned=access is not None,
         signal=FORBIDDEN_CALL if fault.call_number >= 0 else name.lower(),
         direction=access.direction if access else "",
-        functions=frozenset({frames[0].function, own_frames(frames)[0][0].function}),
+        functions=frozenset({frames[0].function, own_frames(frames)[0][0].function, from_line(frames)[0][0].function}),
     )
     what = f"{disassembly.disassemble(fault, machine)}  {access or ''}"
     if fault.call_number >= 0:

@@ -413,6 +413,22 @@ def test_what_a_program_reads_from_a_pipe_is_recorded_unless_it_is_too_long(trac
     assert traced_arm.faults == [1, 0, 0]
 
 
+STREAMS = {
+    "terminal": "import pty, subprocess; a, b = pty.openpty(); os.write(a, b'odd\\n')",
+    "socket": "import socket, subprocess; a, b = socket.socketpair(); a.send(b'odd\\n'); a.close()",
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_what_a_program_reads_from_a_terminal_or_a_socket_is_recorded(traced_arm: TracedRun, stream: str) -> None:
+    """Otherwise a replay reads nothing, and takes the finding for gone."""
+    script = f"{STREAMS[stream]}; subprocess.run(['./odd', 'read'], stdin=b); subprocess.run(['./odd'], stdin=b)"
+    traced_arm.run("sh", "-c", f'{PYTHON} "{script}"')
+    guests = program_launch.guests(traced_arm.cell)
+    assert [(guest / program_launch.INPUT).read_bytes() for guest in guests] == [b"odd\n", b""]
+    assert traced_arm.faults == [1, 0]
+
+
 def test_a_program_that_a_command_leaves_running_is_ended_and_makes_the_run_unknown(traced_arm: TracedRun) -> None:
     found, cell = traced_arm.judged("sh", "-c", "./odd; setsid ./odd wait & sleep 0.5")
     assert (found, cell.verdict) == ([], Verdict.UNKNOWN)

@@ -9,6 +9,7 @@ from elftools.elf.elffile import ELFFile
 
 from harness.analysis import symbols
 from harness.analysis.symbols import Symbols, origin_in_tree, place_in_object, place_in_tree
+from harness.core.finding import Frame
 from harness.core.model import COMPILED_IN
 from harness.core.processes import process
 from harness.record import fault_log
@@ -232,10 +233,27 @@ def test_only_the_compilation_units_that_name_a_file_are_read(tmp_path: Path) ->
         ("/usr/src/rustc-1.63.0/library/core/src/panicking.rs", None),
         ("/usr/local/go/src/runtime/panic.go", None),
         ("/usr/lib/go-1.19/src/os/proc.go", None),
+        # Debian compiles its packages with _FORTIFY_SOURCE.
+        ("/usr/arm-linux-gnueabi/include/bits/string_fortified.h", None),
+        ("/usr/include/glib-2.0/glib/gstring.h", None),
+        ("/var/cache/packages/bookworm-armel-with-0123/root/usr/include/zlib.h", None),
+        ("/usr/lib/gcc-cross/arm-linux-gnueabi/12/include/arm_neon.h", None),
+        ("/home/me/usr/include/own.h", ("/home/me/usr/include/own.h", "program")),
+        ("/tree/../tree/include/own.h", ("include/own.h", "program")),
     ],
 )
-def test_the_library_of_a_language_is_not_the_program_that_contains_it(
-    file: str, place: tuple[str, str] | None
-) -> None:
+def test_an_installed_library_is_not_the_program_that_contains_it(file: str, place: tuple[str, str] | None) -> None:
     program = symbols.OwnProgram(path="/tree/target/main", folder="/tree")
     assert program.placed(file) == (place or (file, "libc"))
+
+
+def test_a_program_that_contains_the_c_library_died_at_the_line_that_called_it() -> None:
+    def frame(function: str, line: int, origin: str = symbols.PROGRAM) -> Frame:
+        return Frame(function=function, file="w.c" if line else "w", line=line, origin=origin, pc=0)
+
+    stack = [frame("strlen", 0), frame("vsnprintf", 0), frame("log_line", 12), frame("main", 19), frame("_start", 0)]
+    assert symbols.from_line(stack) == (stack[2:], "vsnprintf")
+    assert symbols.from_line(stack[2:]) == (stack[2:], "")
+    unlined = [stack[0], stack[-1]]
+    assert symbols.from_line(unlined) == (unlined, "")
+    assert symbols.from_line([]) == ([], "")
