@@ -132,16 +132,12 @@ def _is_leaf(fault: Fault, leaf_call: int, windows: RegisterWindows) -> bool:
     entry = locate(fault.maps, callee)
     if bounds is None or entry is None:
         return False
-    if place[0].path == caller[0].path and _is_named(entry):
-        return entry[1] == bounds[0]
-    # A call of another file's function goes through the procedure linkage table of the caller's, and so does one of a
-    # function that a program chooses when it starts (STT_GNU_IFUNC).
-    return entry[0].path == caller[0].path and not _has_own_window(place[0].path, bounds[0], place[1], windows)
-
-
-def _is_named(place: tuple[MapRecord, int]) -> bool:
-    """Whether a function's symbol covers a place. None does in a procedure linkage table."""
-    return any(start <= place[1] < end for start, end in _functions(Path(place[0].path)))
+    is_same_file = place[0].path == caller[0].path
+    if is_same_file and bounds[0] <= caller[1] < bounds[1]:
+        # It has called a function itself.
+        return False
+    # A linkage table may be between the call and the function, or another leaf that has jumped to it.
+    return (is_same_file and entry[1] == bounds[0]) or not _has_own_window(place[0].path, bounds[0], place[1], windows)
 
 
 def _has_own_window(path: str, start: int, address: int, windows: RegisterWindows) -> bool:

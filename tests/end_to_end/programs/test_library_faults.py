@@ -46,8 +46,8 @@ CALLS = [
     ("sparc64", "(int)strlen((char *)place)", "strlen"),
     machines.beyond("armv5", "memcmp((char *)place, key, length) == 0", "__memcmpeq"),
     machines.beyond("armv7", "memcmp((char *)place, key, length) == 0", "__memcmpeq"),
-    # Several functions have this name, and a program chooses one when it starts.
-    machines.beyond("sparc64", "(memcpy(own, (char *)place, length) == key)", ""),
+    # Several functions have this name. A program chooses one when it starts, and that one jumps to another.
+    machines.beyond("sparc64", "(memcpy(own, (char *)place, length << 20) == key)", ""),
 ]
 
 
