@@ -113,9 +113,10 @@ class Symbols:
             return place_in_object(file, object_path)
         if _is_same_file(object_path, self.program.path):
             return self.program.placed(file)
-        # A library in the program's own tree is also shown by its path in the tree.
         path, origin = place_in_object(file, object_path)
-        return (path if origin == "libc" or file == "??" else self.program.placed(file)[0]), origin
+        shown, whose = self.program.placed(file) if origin != "libc" and file != "??" else (path, origin)
+        # A library of the program's own tree is the program's code, and shown by its path in the tree.
+        return shown, origin if Path(shown).is_absolute() else whose
 
     def placed(self, named: Frame) -> Frame:
         """A frame of the server or program, known by file and line, completed with its function and origin.

@@ -257,3 +257,17 @@ def test_a_program_that_contains_the_c_library_died_at_the_line_that_called_it()
     unlined = [stack[0], stack[-1]]
     assert symbols.from_line(unlined) == (unlined, "")
     assert symbols.from_line([]) == ([], "")
+
+
+def test_a_library_that_the_tree_compiles_is_the_programs_own_code(binary: Path, tmp_path: Path) -> None:
+    """Most code of a tree that libtool builds is in its shared library, and an installed library has its own origin."""
+    library = fakes.write(tmp_path / "libown.so.1", "no real library\n")
+    fakes.write(
+        tmp_path / "libown.so.1.lines", "0x500 own_add /tree/src/../lib/add.c:9\n0x600 other /usr/src/other/o.c:3\n"
+    )
+    table = Symbols("fake", "", symbols.OwnProgram(path="/tree/test", folder="/tree"))
+    found = [table.frames(mapped(library), pc)[0] for pc in (0x500, 0x600)]
+    assert [(frame.file, frame.origin) for frame in found] == [
+        ("lib/add.c", "program"),
+        ("/usr/src/other/o.c", "library/libown"),
+    ]
