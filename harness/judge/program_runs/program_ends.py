@@ -19,7 +19,7 @@ from harness.analysis.symbols import PROGRAM, from_line
 from harness.core import untrusted_text
 from harness.core.digests import key_of
 from harness.core.finding import UNKNOWN_FILE
-from harness.judge.sightings.places import of_caller, symbols_of
+from harness.judge.sightings.places import BEFORE_MAIN, of_caller, symbols_of
 from harness.judge.sightings.sighting import Sighting, as_name, assertion_title, fields_of
 from harness.record import fault_log, program_launch, stored_run
 
@@ -144,17 +144,13 @@ def _stack(run: RunRecord, record: CellRecord, guest: Path, pid: int, said: str)
     table = symbols_of(run, record, guest)
     last = stored_run.read_fault_log(guest / fault_log.NAME).lasts.get(pid)
     frames = table.backtrace(last, run.machines[record.target].emulator.qemu) if last is not None else []
-    own = list(itertools.takewhile(lambda frame: frame.function not in _BEFORE_MAIN, of_caller(frames)[0]))
+    own = list(itertools.takewhile(lambda frame: frame.function not in BEFORE_MAIN, of_caller(frames)[0]))
     named = _named_place(table, said)
     if named is None:
         lined = from_line(own)[0]
         return (lined if lined and lined[0].origin == PROGRAM else []), False
     around = next((number for number, frame in enumerate(frames) if frame.function == named.function), None)
     return [named, *(frames[around + 1 :] if around is not None else [])], True
-
-
-_BEFORE_MAIN = {"_start"}
-"""Functions of the C library's that are linked into each program."""
 
 
 def _named_place(table: Symbols, said: str) -> Frame | None:

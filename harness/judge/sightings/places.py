@@ -33,6 +33,10 @@ FORBIDDEN_CALL = "forbidden-call"
 """The kind of a system call that the environment does not allow."""
 
 
+BEFORE_MAIN = {"_start"}
+"""Functions of the C library's that are linked into each program."""
+
+
 def from_fault(
     run: RunRecord,
     record: CellRecord,
@@ -114,9 +118,11 @@ def _kind(fault: Fault, name: str, access: Access | None, *, beyond: bool, repor
 
 def of_caller(frames: list[Frame]) -> tuple[list[Frame], str]:
     """The frames from the innermost one outside of libraries on, and the library function that it called: a function of
-    the C library has many callers. All frames and nothing if the stack shows no such caller.
+    the C library has many callers. All frames and nothing if the stack shows no such caller: it lacks functions that
+    ended by a jump to what they called last.
     """
-    first = next((n for n, frame in enumerate(frames) if frame.origin.partition("/")[0] in symbols.OWN), 0)
+    callers = (n for n, frame in enumerate(frames) if frame.origin.partition("/")[0] in symbols.OWN)
+    first = next((n for n in callers if frames[n].function not in BEFORE_MAIN), 0)
     return frames[first:], frames[first - 1].function if first else ""
 
 

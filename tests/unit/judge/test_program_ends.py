@@ -9,6 +9,7 @@ import pytest
 from harness.core.finding import Frame
 from harness.judge.program_runs.program_ends import told_apart
 from harness.judge.program_runs.program_evidence import counts
+from harness.judge.sightings.places import of_caller
 from harness.judge.sightings.sighting import Sighting, fields_of
 from harness.record import cell_events, program_launch
 from harness.record.cell_events import End, GuestEvent, Outcome
@@ -97,3 +98,15 @@ def test_a_cell_counts_executions(
     found = counts(tmp_path, [*guests, cell_events.TestEvent(name="make", outcome=outcome, seconds=0.1)])
     assert found == expected
     assert found.ran is (outcome != "skipped")
+
+
+def test_what_starts_a_program_is_not_the_caller_that_its_stack_lacks() -> None:
+    """`return strlen(s)` may be a jump, and leave no frame between the C library and the start of the program."""
+
+    def frame(function: str, origin: str) -> Frame:
+        return Frame(function=function, file="", line=0, origin=origin, pc=0)
+
+    jumped = [frame("strlen", "libc"), frame("__libc_start_main", "libc"), frame("_start", "program")]
+    assert of_caller(jumped) == (jumped, "")
+    called = [jumped[0], frame("measure", "program"), *jumped[1:]]
+    assert of_caller(called) == (called[1:], "strlen")
