@@ -70,7 +70,7 @@ def test_a_file_covered_only_by_longer_suites_requires_them_and_the_whole_quick_
 
 @pytest.mark.parametrize(
     ("file", "partly"),
-    [("src/server.c", ["clock", "eviction"]), ("src/db.c", ["clock"]), ("src/debug.c", ["heap"])],
+    [("src/server.c", ["clock", "eviction", "width"]), ("src/db.c", ["clock"]), ("src/debug.c", ["heap"])],
 )
 def test_a_file_partly_tested_by_longer_suites_requires_them_and_the_quick_tier(file: str, partly: list[str]) -> None:
     choice = chosen(file)
