@@ -55,7 +55,7 @@ def show(console: Console, judgement: Judgement) -> None:
         colour = _COLOURS[verdict]
         console.print(f"[{colour}]{verdict}[/{colour}] {_escaped(f'{cells}: {reason}')}")
     for target, counters in judgement.kernel_counters.items():
-        console.print(f"{target}: its kernel counted {counters_text(counters)}", markup=False)
+        console.print(f"{one_line(target)}: its kernel counted {one_line(counters_text(counters))}", markup=False)
     _show_misaligned_sites(console, judgement)
     if rules.is_audit(judgement.policy):
         _show_others(console, judgement)
@@ -89,20 +89,19 @@ def _show_misaligned_sites(console: Console, judgement: Judgement) -> None:
     for heading in ("function", "line", "origin", "access"):
         table.add_column(heading, overflow="fold")
     for target in targets:
-        table.add_column(target, justify="right")
+        table.add_column(_escaped(target), justify="right")
     for site in listed:
         cells = [
             " ".join([str(site.count_on(name)), *site.fates_on(name)]) if site.fates_on(name) else ""
             for name in targets
         ]
-        table.add_row(
-            _escaped(site.function), _escaped(site.place), site.finding.origin, ", ".join(site.shapes), *cells
-        )
+        words = (site.function, site.place, site.finding.origin, ", ".join(site.shapes), *cells)
+        table.add_row(*map(_escaped, words))
     console.print(table)
     for fate in dict.fromkeys(one.fate for site in listed for one in site.witnesses if one.fate):
         console.print(f"  {fate}: {FATES[fate]}", markup=False)
     for target, counters in judgement.counters.items():
-        console.print(f"  {target}: {counters_text(counters)}", markup=False)
+        console.print(f"  {one_line(target)}: {one_line(counters_text(counters))}", markup=False)
 
 
 def _cells_table(judgement: Judgement) -> Table:
@@ -128,7 +127,7 @@ def _settings_text(judgement: Judgement) -> str:
         "io": (judgement.io, "unix"),
         "timeout multiplier": (f"{judgement.timeout_multiplier:g}", "1"),
     }
-    unusual = [f"{name} {value}" for name, (value, default) in settings.items() if value != default]
+    unusual = [f"{name} {_escaped(value)}" for name, (value, default) in settings.items() if value != default]
     return "  ".join([_escaped(judgement.server), *level, f"policy {_escaped(judgement.policy)}", *unusual])
 
 

@@ -1,7 +1,8 @@
 """No field of a stranger's findings.json or run.json reaches a terminal, a browser or a parser with characters that it
 obeys.
 
-The fields are those of the schema: each text is made hostile in turn, so a new field is covered as soon as it exists.
+The fields are those of the schema: a document is made that has each of them, also those that are usually empty. Each
+text is made hostile in turn, so a new field is covered as soon as it exists.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from msgspec import inspect
 
 from harness.cli import output
 from harness.core import json_codec
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-HOSTILE = "\x1b]0;x\x07\r\x9b31m\u202e\u2066<b>\"'><i onload=x>\u2028"
-"""What terminals, and readers of text in two directions obey; and tags, also out of an attribute."""
+HOSTILE = "\x1b]0;x\x07\r\x9b31m\u202e\u2066<b>\"'><i onload=x>[/x]\u2028"
+"""What terminals, and readers of text in two directions obey; and tags: out of an attribute, and rich's."""
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u2029\u202a-\u202e\u2066-\u2069]")
 MARKUP = ("html", "junit", "flame-graph")
 
@@ -77,7 +79,36 @@ def hostile_ones(document: Any, of: type[Document]) -> list[tuple[Path_, Documen
     return [(at, one) for at in texts(document) if (one := with_text(document, at, of)) is not None]
 
 
-PLAIN = msgspec.to_builtins(judgements.judgement())
+def filled(of: inspect.Type, value: Any, within: tuple[type, ...] = ()) -> Any:
+    """A document of a type with something at every place: in each list, mapping and optional part that is empty.
+
+    `within` has the structures around the place, so that those that contain themselves do so once.
+    """
+    made = value
+    match of:
+        case inspect.UnionType():
+            made = filled(next(one for one in of.types if not isinstance(one, inspect.NoneType)), value, within)
+        case inspect.StructType() if of.cls not in within:
+            around, parts = (*within, of.cls), value or {}
+            made = {one.encode_name: filled(one.type, parts.get(one.encode_name), around) for one in of.fields}
+        case inspect.ListType() | inspect.VarTupleType():
+            made = [filled(of.item_type, one, within) for one in value or [None]]
+        case inspect.DictType():
+            pairs = value or {filled(of.key_type, None): None}
+            made = {key: filled(of.value_type, one, within) for key, one in pairs.items()}
+        case inspect.EnumType() if value is None:
+            made = next(iter(of.cls)).value
+        case inspect.LiteralType() if value is None:
+            made = of.values[0]
+        case _ if value is None:
+            made = SIMPLE.get(type(of))
+    return made
+
+
+SIMPLE = {inspect.StrType: "x", inspect.BoolType: False, inspect.IntType: 1, inspect.FloatType: 1.0}
+
+
+PLAIN = filled(inspect.type_info(Judgement), msgspec.to_builtins(judgements.judgement()))
 HOSTILE_ONES = hostile_ones(PLAIN, Judgement)
 
 
@@ -89,7 +120,24 @@ def folder(tmp_path: Path) -> Path:
 def test_most_fields_can_be_hostile() -> None:
     names = {at[-1] for at, _ in HOSTILE_ONES}
     assert {"title", "policy", "kind", "origin", "access", "reason", "command", "replay", KEY} <= names
-    assert len(HOSTILE_ONES) > 30
+    assert len(HOSTILE_ONES) > 150
+
+
+def test_fields_that_are_usually_empty_can_be_hostile() -> None:
+    """Regression: two of three places with a text were left out, since the document had nothing there."""
+    names = {".".join(str(step) for step in at if not isinstance(step, int)) for at, _ in HOSTILE_ONES}
+    assert {
+        "causes.title",
+        "findings.comparison.differences",
+        "findings.comparison.place.function",
+        "findings.difference.expected",
+        "findings.implicated.file",
+        "findings.suspects.why",
+        "findings.witnesses.occasions.said",
+        "findings.witnesses.overtakes",
+        "unchecked",
+        "warnings.title",
+    } <= names
 
 
 class Tags(HTMLParser):
