@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from xml.etree import ElementTree
 
 import msgspec
+import msgspec.inspect
 import pytest
-from msgspec import inspect
 
 from harness.cli import output
 from harness.core import json_codec
@@ -79,36 +79,41 @@ def hostile_ones(document: Any, of: type[Document]) -> list[tuple[Path_, Documen
     return [(at, one) for at in texts(document) if (one := with_text(document, at, of)) is not None]
 
 
-def filled(of: inspect.Type, value: Any, within: tuple[type, ...] = ()) -> Any:
+def filled(of: msgspec.inspect.Type, value: Any, within: tuple[type, ...] = ()) -> Any:
     """A document of a type with something at every place: in each list, mapping and optional part that is empty.
 
     `within` has the structures around the place, so that those that contain themselves do so once.
     """
     made = value
     match of:
-        case inspect.UnionType():
-            made = filled(next(one for one in of.types if not isinstance(one, inspect.NoneType)), value, within)
-        case inspect.StructType() if of.cls not in within:
+        case msgspec.inspect.UnionType():
+            made = filled(next(one for one in of.types if not isinstance(one, msgspec.inspect.NoneType)), value, within)
+        case msgspec.inspect.StructType() if of.cls not in within:
             around, parts = (*within, of.cls), value or {}
             made = {one.encode_name: filled(one.type, parts.get(one.encode_name), around) for one in of.fields}
-        case inspect.ListType() | inspect.VarTupleType():
+        case msgspec.inspect.ListType() | msgspec.inspect.VarTupleType():
             made = [filled(of.item_type, one, within) for one in value or [None]]
-        case inspect.DictType():
+        case msgspec.inspect.DictType():
             pairs = value or {filled(of.key_type, None): None}
             made = {key: filled(of.value_type, one, within) for key, one in pairs.items()}
-        case inspect.EnumType() if value is None:
+        case msgspec.inspect.EnumType() if value is None:
             made = next(iter(of.cls)).value
-        case inspect.LiteralType() if value is None:
+        case msgspec.inspect.LiteralType() if value is None:
             made = of.values[0]
         case _ if value is None:
             made = SIMPLE.get(type(of))
     return made
 
 
-SIMPLE = {inspect.StrType: "x", inspect.BoolType: False, inspect.IntType: 1, inspect.FloatType: 1.0}
+SIMPLE = {
+    msgspec.inspect.StrType: "x",
+    msgspec.inspect.BoolType: False,
+    msgspec.inspect.IntType: 1,
+    msgspec.inspect.FloatType: 1.0,
+}
 
 
-PLAIN = filled(inspect.type_info(Judgement), msgspec.to_builtins(judgements.judgement()))
+PLAIN = filled(msgspec.inspect.type_info(Judgement), msgspec.to_builtins(judgements.judgement()))
 HOSTILE_ONES = hostile_ones(PLAIN, Judgement)
 
 
