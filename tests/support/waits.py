@@ -152,7 +152,8 @@ class WaitWatch:
 
     def _look_on(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):
-            with self._lock:
+            # What was a frame may be one no more: the other threads run on.
+            with self._lock, contextlib.suppress(AttributeError):
                 self.look()
 
     def look(self) -> None:

@@ -142,6 +142,8 @@ class Channel:
             try:
                 self._socket.sendall(encode(ChannelFrame(id=number, word=verb, payload=payload)))
             except OSError as error:
+                # The reader may find out later.
+                self._problem = self._problem or str(error)
                 raise ChannelError(f"{verb}: {error}") from error
         self.wait_for(lambda: number in self._replies, verb, deadline_seconds=deadline_seconds)
         reply = self._replies.pop(number)

@@ -132,6 +132,13 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshMachine]:
         process.kill_group(first)
 
 
+def has_ended(server: psutil.Process) -> bool:
+    try:
+        return not server.is_running() or server.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + SECONDS
     while not condition():
@@ -175,7 +182,7 @@ def test_a_cut_connection_says_nothing_about_the_server_and_leaves_nothing_there
             until(lambda: not guest.alive())
         with pytest.raises(InfrastructureError):
             guest.refuse_silence()
-        until(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+        until(lambda: has_ended(server))
     assert machine.left_at_last() == []
 
 
