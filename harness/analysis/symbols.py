@@ -60,8 +60,11 @@ _OF_SYSTEM = re.compile(
 """Paths of headers of installed libraries and of GCC. Their functions are inlined, as memcpy() with _FORTIFY_SOURCE."""
 PROGRAM = "program"
 """The origin of a program's own code, and of everything that is linked into it."""
-OWN = frozenset({"server", "bundled", PROGRAM})
-"""Origins, without what follows a slash, of code that the user compiled: what it calls belongs to libraries."""
+
+
+def is_own(frame: Frame) -> bool:
+    """Whether the user compiled a frame's code: what it calls belongs to libraries."""
+    return frame.origin.partition("/")[0] in {"server", "bundled", PROGRAM}
 
 
 def from_line(frames: list[Frame]) -> tuple[list[Frame], str]:

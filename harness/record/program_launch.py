@@ -140,18 +140,22 @@ class ProgramLaunch(Record, frozen=True):
     @property
     def name(self) -> str:
         """The program's name: without the folder, and without what libtool puts before it."""
-        return as_utf8(Path(self.program).name.removeprefix("lt-"))
+        return _name_of(self.program)
 
     @property
     def is_probe(self) -> bool:
         """Whether this was a build system's probe, and not a part of the project. Its name alone does not show this."""
         if self.name == AUTOCONF_PROBE:
             return bool(self.configure)
-        return _is_below_probes(self.program, self.name)
+        return _is_below_probes(self.program)
 
 
-def _is_below_probes(path: str, name: str) -> bool:
-    folders = Path(path).parent.parts
+def _name_of(path: str) -> str:
+    return as_utf8(Path(path).name.removeprefix("lt-"))
+
+
+def _is_below_probes(path: str) -> bool:
+    name, folders = _name_of(path), Path(path).parent.parts
     return any(fnmatch.fnmatchcase(name, pattern) and folder in folders for pattern, folder in PROBES)
 
 
@@ -283,7 +287,7 @@ def is_skipped_test(guest: Path) -> bool:
 def natives_here(cell: Path) -> list[str]:
     """The paths of the host's programs below the command's folder that ran, without a build system's probes."""
     paths = lines_of(cell, NATIVES_HERE)
-    return [one for one in paths if Path(one).name != AUTOCONF_PROBE and not _is_below_probes(one, Path(one).name)]
+    return [one for one in paths if _name_of(one) != AUTOCONF_PROBE and not _is_below_probes(one)]
 
 
 def unwatched(guest: Path) -> ProcessNote | None:

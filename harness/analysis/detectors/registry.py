@@ -14,7 +14,7 @@ import msgspec
 from harness.analysis.detectors import asan, memcheck, tsan, ubsan
 from harness.analysis.detectors.detector import Detector
 from harness.analysis.detectors.report import Line, Report
-from harness.analysis.symbols import OWN
+from harness.analysis.symbols import is_own
 from harness.core.errors import UsageError
 from harness.core.finding import Frame
 
@@ -104,7 +104,7 @@ def own_frames(frames: list[Frame]) -> tuple[list[Frame], str]:
     program = list(frames)
     while program and _RUNTIME.search(program[0].file):
         program.pop(0)
-    first = next((n for n, frame in enumerate(program) if frame.origin.partition("/")[0] in OWN), 0)
+    first = next((n for n, frame in enumerate(program) if is_own(frame)), 0)
     left = program[first:] or [Frame(function="??", file="??", line=0, origin="unknown", pc=0)]
     skipped = frames[: len(frames) - len(program) + first]
     through = skipped[-1].function.removeprefix("__interceptor_") if skipped else ""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from harness.analysis.detectors.detector import Detector
 from harness.analysis.detectors.report import Report, frames_of
 from harness.analysis.detectors.stack import SANITIZER_RUNTIME
+from harness.analysis.symbols import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +103,7 @@ def _place(place: str, within: str) -> tuple[str, int]:
 
 def _own(access: _Access) -> Frame | None:
     """The innermost function of the program."""
-    return next((one for one in access.frames if one.origin.partition("/")[0] in {"server", "bundled"}), None)
+    return next(filter(is_own, access.frames), None)
 
 
 def _rank(access: _Access) -> tuple[bool, str, str, int]:

@@ -121,8 +121,8 @@ def of_caller(frames: list[Frame]) -> tuple[list[Frame], str]:
     the C library has many callers. All frames and nothing if the stack shows no such caller: it lacks functions that
     ended by a jump to what they called last.
     """
-    callers = (n for n, frame in enumerate(frames) if frame.origin.partition("/")[0] in symbols.OWN)
-    first = next((n for n in callers if frames[n].function not in BEFORE_MAIN), 0)
+    callers = (n for n, one in enumerate(frames) if symbols.is_own(one) and one.function not in BEFORE_MAIN)
+    first = next(callers, 0)
     return frames[first:], frames[first - 1].function if first else ""
 
 
