@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -108,30 +109,26 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         # The mutant keeps the release's name, by which ccache recognises the files that have not changed.
         tree = place / planted.server
         mutations.plant(planted, original.path, tree)
+        mutant = _Mutant(bench, planted, tree, install)
         loud = [target for target in wanted if target not in planted.silent]
-        judgements = {
-            place / f"run-{order}": _checked(
-                bench, planted, tree, place / f"run-{order}", targets=some, install=install, memory_order=order
-            )
-            for order, some in by_order(planted.memory_order, map(bench.catalog.targets.__getitem__, loud)).items()
-        }
+        orders = by_order(planted.memory_order, map(bench.catalog.targets.__getitem__, loud))
+        runs = {order: place / f"run-{order}" for order in orders}
+        judgements = [mutant.checked(runs[order], some, order) for order, some in orders.items()]
         calm = [target for target in wanted if target in planted.silent]
-        silent = _unheard(bench, planted, tree, place / "silent", targets=calm, install=install) if calm else []
-    findings = [finding for judgement in judgements.values() for finding in judgement.findings]
+        silent = mutant.unheard(place / "silent", calm) if calm else []
+    findings = [finding for judgement in judgements for finding in judgement.findings]
     found = mutations.caught(planted, findings)
-    annotated_files = [
-        one.file for judgement in judgements.values() for one in github.annotated_places(judgement).values()
-    ]
+    annotated_files = [one.file for judgement in judgements for one in github.annotated_places(judgement).values()]
     return MutationRow(
         mutation=planted.name,
         title=planted.title,
         fault=planted.fault,
         allocator=planted.allocator,
         seconds=round(time.monotonic() - started, 1),
-        run=str(next(iter(judgements), place / "silent")),
+        run=str(next(iter(runs.values()), place / "silent")),
         seen=[*(_result(target, found[target]) for target in loud), *silent],
         findings=len(findings),
-        causes=sum(len(judgement.findings_by_cause()) for judgement in judgements.values()),
+        causes=sum(len(judgement.findings_by_cause()) for judgement in judgements),
         annotations=len(annotated_files),
         at_fault=sum(file in {edit.file for edit in planted.edits} for file in annotated_files),
     )
@@ -147,86 +144,54 @@ def by_order(order: MemoryOrder, targets: Iterable[Target]) -> dict[MemoryOrder,
     return found
 
 
-def _checked(
-    bench: Workbench,
-    planted: Mutation,
-    tree: Path,
-    run: Path,
-    *,
-    targets: Sequence[str],
-    install: bool,
-    memory_order: MemoryOrder,
-) -> Judgement:
-    """The judgement of a mutant, whose run ends at the first failed tests if these find the bug on every target."""
-    # The release may fail a test before the one that finds the bug: only whole cells show that none does.
-    for fail_fast in (True, False):
-        judgement = _judged(
-            bench,
-            planted,
-            tree,
-            run,
+@dataclass(frozen=True)
+class _Mutant:
+    """A tree in which a bug is planted, and how its checks are made."""
+
+    bench: Workbench
+    planted: Mutation
+    path: Path
+    install: bool
+
+    def checked(self, run: Path, targets: Sequence[str], order: MemoryOrder) -> Judgement:
+        """The judgement of a run that ends at the first failed tests if these find the bug on every target."""
+        # The release may fail a test before the one that finds the bug: only whole cells show that none does.
+        for fail_fast in (True, False):
+            judgement = self._judged(run, targets, order, fail_fast=fail_fast)
+            found = mutations.caught(self.planted, judgement.findings)
+            if all(found[target] for target in targets):
+                break
+        return judgement
+
+    def unheard(self, run: Path, targets: Sequence[str]) -> list[MutationResult]:
+        """What shows on targets where nothing must show: all findings, or that a cell has no result."""
+        judgement = self._judged(run, targets, self.planted.memory_order, fail_fast=False)
+        results = []
+        for target in targets:
+            here = [one for one in judgement.findings if not one.known and target in one.targets]
+            without_result = [one.suite for one in judgement.cells if one.target == target and one.verdict == "UNKNOWN"]
+            shown = [*(one.id for one in here), *(f"unknown-{suite}" for suite in without_result)]
+            results.append(msgspec.structs.replace(_result(target, here), findings=shown, must_be_silent=True))
+        return results
+
+    def _judged(self, run: Path, targets: Sequence[str], order: MemoryOrder, *, fail_fast: bool) -> Judgement:
+        """The judgement of one run, whose reports replace those of an earlier one."""
+        shutil.rmtree(run, ignore_errors=True)
+        request = planted_request(
+            self.bench,
+            str(self.path),
             targets=targets,
-            install=install,
+            suites=self.planted.suites,
+            tier=self.planted.tier,
+            run=run,
+            install=self.install,
+            allocator=self.planted.allocator,
+            memory_order=order,
             fail_fast=fail_fast,
-            memory_order=memory_order,
         )
-        found = mutations.caught(planted, judgement.findings)
-        if all(found[target] for target in targets):
-            break
-    return judgement
-
-
-def _unheard(
-    bench: Workbench, planted: Mutation, tree: Path, run: Path, *, targets: Sequence[str], install: bool
-) -> list[MutationResult]:
-    """What a mutant shows on targets where it must show nothing: all of its findings, or that a cell has no result."""
-    judgement = _judged(
-        bench,
-        planted,
-        tree,
-        run,
-        targets=targets,
-        install=install,
-        fail_fast=False,
-        memory_order=planted.memory_order,
-    )
-    results = []
-    for target in targets:
-        here = [one for one in judgement.findings if not one.known and target in one.targets]
-        without_result = [one.suite for one in judgement.cells if one.target == target and one.verdict == "UNKNOWN"]
-        shown = [*(one.id for one in here), *(f"unknown-{suite}" for suite in without_result)]
-        results.append(msgspec.structs.replace(_result(target, here), findings=shown, must_be_silent=True))
-    return results
-
-
-def _judged(
-    bench: Workbench,
-    planted: Mutation,
-    tree: Path,
-    run: Path,
-    *,
-    targets: Sequence[str],
-    install: bool,
-    fail_fast: bool,
-    memory_order: MemoryOrder,
-) -> Judgement:
-    """The judgement of one run of a mutant, whose reports replace those of an earlier one."""
-    shutil.rmtree(run, ignore_errors=True)
-    request = planted_request(
-        bench,
-        str(tree),
-        targets=targets,
-        suites=planted.suites,
-        tier=planted.tier,
-        run=run,
-        install=install,
-        allocator=planted.allocator,
-        memory_order=memory_order,
-        fail_fast=fail_fast,
-    )
-    judgement, _ = check.Check(bench, request).run()
-    formats.write(run, judgement)
-    return judgement
+        judgement, _ = check.Check(self.bench, request).run()
+        formats.write(run, judgement)
+        return judgement
 
 
 def planted_request(
