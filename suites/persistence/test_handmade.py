@@ -13,7 +13,7 @@ from suites._shared.formats.handmade import FILES
 from suites._shared.formats.old_files import PORTABLE_TIMES, VERSIONS, old_file
 from suites._shared.keyspace import server
 from suites._shared.keyspace.values import differences
-from suites._shared.needs import require
+from suites._shared.needs import require, skip_in_short_tiers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +34,7 @@ def test_a_file_made_by_hand_is_taken_as_on_this_machine(
     content: bytes, start_guest: StartGuest, cell: CellSpec
 ) -> None:
     require(cell, "option sanitize-dump-payload")
-    if cell.tier in {"quick", "kernel"}:
-        pytest.skip("it starts two servers for each file: only in the tiers full and thorough")
+    skip_in_short_tiers(cell, "it starts two servers for each file: only in the tiers full and thorough")
     native, guest = (taken(start_guest, target, content) for target in (ORACLE, ""))
     if isinstance(native, str) or isinstance(guest, str):
         assert guest == native
@@ -62,8 +61,8 @@ def test_a_file_of_an_old_version_is_loaded_in_either_byte_order(
     written: Callable[[str], Written],
 ) -> None:
     """A machine of the other byte order takes old times for others, which are known, and the rest for what it is."""
-    if cell.tier in {"quick", "kernel"} and version not in QUICK:
-        pytest.skip(f"version {version}: only in the tiers full and thorough")
+    if version not in QUICK:
+        skip_in_short_tiers(cell, f"version {version}: only in the tiers full and thorough")
     own_version = rdb.version_of(written(cell.runner.target.name).rdb)
     if version > own_version:
         pytest.skip(f"the server's own files have version {own_version}")

@@ -9,6 +9,7 @@ import pytest
 from harness.protocol.resp import Client, info_fields
 from suites._shared import long_strings
 from suites._shared.keyspace import server
+from suites._shared.needs import skip_in_short_tiers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +28,10 @@ CHECK_SECONDS = 600.0
 
 @pytest.fixture(autouse=True)
 def tier(cell: CellSpec) -> None:
-    if cell.tier in {"quick", "kernel"} or cell.machine is not None or cell.runner.target.emulator.is_elsewhere:
-        pytest.skip("it reads 4 GiB: only in the tiers full and thorough, with files of this host")
+    why = "it reads 4 GiB: only in the tiers full and thorough, with files of this host"
+    skip_in_short_tiers(cell, why)
+    if cell.machine is not None or cell.runner.target.emulator.is_elsewhere:
+        pytest.skip(why)
 
 
 def lengthen(path: Path, command: bytes) -> int:

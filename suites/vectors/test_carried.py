@@ -13,6 +13,7 @@ from harness.core.finding import Difference
 from suites._shared.formats import rdb
 from suites._shared.keyspace import server
 from suites._shared.keyspace.values import Foreign
+from suites._shared.needs import skip_in_short_tiers
 from suites._shared.paired_servers import differing
 from suites.vectors.model import KINDS, agrees, length, projected, saved_set, some_vectors, turned
 
@@ -210,8 +211,7 @@ def test_the_commands_of_a_peers_append_only_file_make_the_same_sets(
 
 @pytest.fixture
 def _past_quick(cell: CellSpec) -> None:
-    if cell.tier in {"quick", "kernel"}:
-        pytest.skip("Redis 8.0 crashes on every machine (docs/FOUND.md), which must not block a merge")
+    skip_in_short_tiers(cell, "Redis 8.0 crashes on every machine (docs/FOUND.md), which must not block a merge")
 
 
 @pytest.mark.usefixtures("_past_quick")

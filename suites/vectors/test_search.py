@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from suites._shared.needs import skip_in_short_tiers
 from suites._shared.paired_servers import at_every_offset, differing
 from suites.vectors.model import KINDS, Quantisation, blob, projected, some_vectors
 
@@ -146,8 +147,7 @@ def test_a_search_of_a_large_set_finds_most_of_the_nearest(
     both: PairedServers, kind: Quantisation, cell: CellSpec
 ) -> None:
     """Here a search visits only a part of the elements."""
-    if cell.tier in {"quick", "kernel"}:
-        pytest.skip("it takes a target half a minute")
+    skip_in_short_tiers(cell, "it takes a target half a minute")
     vectors = fill(both, kind, 400)
     found = wanted = 0
     for query in some_vectors(both.random, 20, DIMENSION):
