@@ -152,8 +152,7 @@ class WaitWatch:
 
     def _look_on(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):
-            # What was a frame may be one no more: the other threads run on.
-            with self._lock, contextlib.suppress(AttributeError):
+            with self._lock:
                 self.look()
 
     def look(self) -> None:
@@ -169,7 +168,11 @@ class WaitWatch:
         if self._thread not in frames:
             return
         mine = {number: frame for number, frame in frames.items() if number not in self._earlier}
-        wait, where = awaited(mine, self._thread)
+        try:
+            wait, where = awaited(mine, self._thread)
+        except AttributeError:
+            # What was a frame is one no more: the thread runs on. The next look counts this time.
+            return
         if time.monotonic() - self._compilers_seen >= BUILD_LOOK_SECONDS:
             self._building_now = self._building()
             self._built.update(self._building_now)

@@ -236,9 +236,9 @@ def test_only_the_compilation_units_that_name_a_file_are_read(tmp_path: Path) ->
         # Debian compiles its packages with _FORTIFY_SOURCE.
         ("/usr/arm-linux-gnueabi/include/bits/string_fortified.h", None),
         ("/usr/include/glib-2.0/glib/gstring.h", None),
-        ("/var/cache/packages/bookworm-armel-with-0123/root/usr/include/zlib.h", None),
+        ("/cache/packages/bookworm-armel-with-0123/root/usr/include/zlib.h", None),
         ("/usr/lib/gcc-cross/arm-linux-gnueabi/12/include/arm_neon.h", None),
-        ("/home/me/usr/include/own.h", ("/home/me/usr/include/own.h", "program")),
+        ("/me/usr/include/own.h", ("/me/usr/include/own.h", "program")),
         ("/tree/../tree/include/own.h", ("include/own.h", "program")),
     ],
 )
