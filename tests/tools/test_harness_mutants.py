@@ -240,6 +240,30 @@ def test_the_test_that_fails_kills_the_mutant_in_the_stage_that_reaches_it(tmp_p
     assert len(checkout.trials[-1]) == len(TESTS), "the last trial has every test"
 
 
+def test_tests_on_servers_run_for_halves_of_the_mutants_that_they_enter(tmp_path: Path) -> None:
+    checkout = FakeCheckout(tmp_path)
+    checkout.state.mkdir()
+    journal = Journal(checkout.state / "journal")
+    chosen = [one for one in checkout.mutants if one.function in {"first", "never"} and one.operator != "condition"]
+    for one in chosen:
+        journal.add(Entry(mutant=one.name, stage="quick", state="survived"))
+    stages = Stages(checkout, journal, time.monotonic() + 60, str)  # type: ignore[arg-type]
+    stages.end_to_end(chosen, ["tests/test_example.py"], slow=False)
+    found = {one.name: journal.get(one.name, "end_to_end") for one in chosen}
+    assert {name: (entry.state, entry.by.rpartition("_")[2]) for name, entry in found.items() if entry} == {
+        f"{FILE}::first::arithmetic-1": ("killed", "first"),
+        f"{FILE}::first::constant-1": ("killed", "first"),
+        f"{FILE}::first::empty result-1": ("killed", "first"),
+        f"{FILE}::never::arithmetic-1": ("killed", TIME),
+        f"{FILE}::never::comparison-1": ("killed", "never"),
+        f"{FILE}::never::constant-1": ("killed", "never"),
+        f"{FILE}::never::constant-2": ("killed", TIME),
+        f"{FILE}::never::empty result-1": ("survived", ""),
+    }
+    asked = {tests for tests in checkout.trials if len(tests) == 1}
+    assert asked == {("tests/test_example.py::test_first",), ("tests/test_example.py::test_never",)}
+
+
 def test_an_interrupted_command_continues_where_it_was(tmp_path: Path) -> None:
     checkout = FakeCheckout(tmp_path)
     checkout.state.mkdir()

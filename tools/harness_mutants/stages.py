@@ -5,7 +5,7 @@
 3. `end_to_end` and `slow`: the tests on real servers that enter the function, a file at a time.
 
 Stages 2 and 3 plant all mutants that are left at once. If every test passes, none of them is noticed. Otherwise the
-tests that failed run once more for each mutant alone.
+tests that failed run once more for each half of the mutants, and so on for the halves of a half that fails.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tools.harness_mutants.journal import TIME, Entry, Stage, State
 from tools.harness_mutants.sample import CRITICAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from tools.harness_mutants.journal import Journal
@@ -122,7 +122,7 @@ class Stages:
             tests = sorted(set[str]().union(*entering.values()))
             self._say(f"{file}: {sum(map(bool, entering.values()))} mutants, {len(tests)} tests")
             entered = [one for one in left if entering[one.name]]
-            killed = self._together(entered, tests, executions, slow=slow) if tests else {}
+            killed = self._together(entered, tests, executions, slow=slow, entering=entering) if tests else {}
             for one in left:
                 self._end(one, stage, killed.get(one.name, ""), file)
 
@@ -142,8 +142,12 @@ class Stages:
         *,
         files: Sequence[str] = (),
         slow: bool = False,
+        entering: Mapping[str, Collection[str]] | None = None,
     ) -> dict[str, str]:
-        """The killed among the mutants -> the test that kills each."""
+        """The killed among the mutants -> the test that kills each.
+
+        `entering`: mutant -> the tests that may notice it. None: each of them may.
+        """
         killed: dict[str, str] = {}
         left = list(mutants)
         while planted := apart(left):
@@ -154,14 +158,14 @@ class Stages:
             found: dict[str, str] = {}
             if named:
                 self._say(f"{len(planted)} together: {len(named)} tests fail")
-                found = {one.name: by[0] for one in planted if (by := self._kills([one], named, executions, slow=slow))}
+                found = self._halves(planted, named, executions, slow=slow, entering=entering)
             elif failed or result.expired:
                 if len(planted) == 1:
                     found = {planted[0].name: failed[0] if failed else TIME}
                 else:
                     half = len(planted) // 2
                     for part in (planted[:half], planted[half:]):
-                        found |= self._together(part, tests, executions, files=files, slow=slow)
+                        found |= self._together(part, tests, executions, files=files, slow=slow, entering=entering)
             killed |= found
             if named and found:
                 # What they broke hid the others.
@@ -171,6 +175,27 @@ class Stages:
                 done = {one.name for one in planted}
                 left = [one for one in left if one.name not in done]
         return killed
+
+    def _halves(
+        self,
+        mutants: Sequence[Mutant],
+        tests: Sequence[str],
+        executions: Executions,
+        *,
+        slow: bool,
+        entering: Mapping[str, Collection[str]] | None,
+    ) -> dict[str, str]:
+        """The killed among mutants that fail one of these tests together -> the test that kills each."""
+        found: dict[str, str] = {}
+        half = (len(mutants) + 1) // 2
+        for part in (mutants[:half], mutants[half:]):
+            chosen = [test for test in tests if entering is None or any(test in entering[one.name] for one in part)]
+            by = self._kills(part, chosen, executions, slow=slow) if part and chosen else []
+            if by and len(part) == 1:
+                found[part[0].name] = by[0]
+            elif by:
+                found |= self._halves(part, chosen, executions, slow=slow, entering=entering)
+        return found
 
     def _kills(
         self, mutants: Sequence[Mutant], tests: Sequence[str], executions: Executions, *, slow: bool = False
@@ -210,12 +235,20 @@ def parts(root: Path) -> list[list[str]]:
 
 
 def apart(mutants: Iterable[Mutant]) -> list[Mutant]:
-    """Those that can be planted together: of two that overlap, the first."""
+    """Those that can be planted together: of two that overlap, or of which one may hide the other, the first.
+
+    A function that ends early executes nothing else of itself.
+    """
     kept: list[Mutant] = []
     for one in mutants:
-        if not any(one.file == each.file and one.start < each.end and each.start < one.end for each in kept):
+        if not any(one.file == each.file and _hides(one, each) for each in kept):
             kept.append(one)
     return kept
+
+
+def _hides(one: Mutant, other: Mutant) -> bool:
+    """Whether one of two mutants of a file may hide the other."""
+    return (one.function == other.function and not one.at_import) or (one.start < other.end and other.start < one.end)
 
 
 def changed_files(root: Path, mutants: Iterable[Mutant]) -> dict[str, bytes]:
