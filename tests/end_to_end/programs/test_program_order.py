@@ -40,6 +40,7 @@ FLAG, DATA, READER = (
     next(number for number, line in enumerate(SOURCE.splitlines(), 1) if text in line)
     for text in ("atomic_store_explicit(&tail", "] = item;", "] != item")
 )
+SEEDS = range(1, 6)
 PLACE = (
     f"the store in produce (queue.c:{FLAG}) was visible before produce (queue.c:{DATA}), "
     f"read by main (queue.c:{READER})"
@@ -65,8 +66,9 @@ def queue(order: str, source: str = SOURCE) -> Path:
     return Cache.default().folder("test-programs", key_of([source, order, "mapped"]), compile_into) / "queue"
 
 
-def executed(folder: Path, program: Path) -> list[Finding]:
+def executed(folder: Path, program: Path, seed: int = 1) -> list[Finding]:
     """The findings of a program that runs as under `plumb exec`, without its canaries."""
+    folder.mkdir(exist_ok=True)
     shutil.copy2(program, folder / "queue")
     asked = Execution(
         target="aarch64",
@@ -77,7 +79,7 @@ def executed(folder: Path, program: Path) -> list[Finding]:
         known=folder / "known.toml",
         install=False,
         memory_order="weak",
-        seed=1,
+        seed=seed,
     )
     asked.run.mkdir()
     tracing = tracing_of(setup(), setup().runner("signal", "usual", "weak", asked.seed))
@@ -93,8 +95,13 @@ def executed(folder: Path, program: Path) -> list[Finding]:
 
 
 def finding_of(folder: Path) -> tuple[Finding, Reproducer]:
-    (found,) = executed(folder, queue("memory_order_relaxed"))
-    return found, read_reproducer(str(next((folder / "run" / "reproducers").iterdir())))
+    """The finding of the first seed that has one: on a busy machine, a thread may read too late to see an old value."""
+    for seed in SEEDS:
+        own = folder / f"seed-{seed}"
+        if findings := executed(own, queue("memory_order_relaxed"), seed):
+            (found,) = findings
+            return found, read_reproducer(str(next((own / "run" / "reproducers").iterdir())))
+    pytest.fail(f"no finding with {len(SEEDS)} seeds")
 
 
 def test_the_stores_that_the_queue_needs_in_order_are_named_and_replayed(tmp_path: Path) -> None:
