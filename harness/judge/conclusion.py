@@ -19,7 +19,7 @@ from harness.core.wanted_tests import is_wanted
 from harness.judge import baseline, provenance, warning_findings
 from harness.judge.causes import causes_of, ordered
 from harness.judge.change import left_out, unchecked_changes
-from harness.judge.findings import SCHEMA, Judgement, judge, kernel_counters
+from harness.judge.findings import SCHEMA, Judgement, findings_of_cell, judge, kernel_counters
 from harness.judge.known import known_list, matching, tree_list
 from harness.judge.program_runs.program_evidence import program_remarks
 from harness.judge.upstream_tests import tally
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from harness.judge.change.unchecked_changes import Change
     from harness.judge.verdict import CellOutcome, CellVerdict
     from harness.record.compiler_warnings import CompilerReport
-    from harness.record.run_record import RunRecord
+    from harness.record.run_record import CellRecord, RunRecord
     from harness.record.stored_run import TrustedRun
 
 
@@ -95,6 +95,17 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
         """The entries that count today and together make a finding known; none if it is new."""
         release = known_list.release_name(self.run)
         return matching.match(self.listed, finding, self.run.server, self.today, release=release, sources=self.sources)
+
+
+def known_failures(folder: Path, run: RunRecord, record: CellRecord, known_file: Path) -> set[str]:
+    """The failed tests of a cell that has ended in which only known findings were seen, while others run."""
+    known: set[str] = set()
+    new: set[str] = set()
+    for finding in KnownLists.read(folder, run, known_file).marked(findings_of_cell(folder, run, record)):
+        for witness in finding.witnesses:
+            tests = {witness.test, *(occasion.test for occasion in witness.occasions)}
+            (known if finding.known else new).update(tests)
+    return known - new
 
 
 def conclude(

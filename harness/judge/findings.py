@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from typing import TYPE_CHECKING, Literal
 
@@ -35,11 +36,12 @@ from harness.record.cell_events import Counters, TestEvent
 from harness.record.run_folder import AUDIT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from harness.judge.sightings.sighting import Sighting
     from harness.judge.verdict import CellOutcome
-    from harness.record.run_record import RunRecord
+    from harness.record.run_record import CellRecord, RunRecord
     from harness.record.stored_run import TrustedRun
 
 
@@ -139,8 +141,14 @@ def judge(stored: TrustedRun) -> tuple[list[Finding], list[CellOutcome], dict[st
         outcomes.append(outcome)
     sightings = misaligned_blocks.merged(told_apart(sightings))
     sightings = second_opinion.without_contradicted(sightings, _passed(folder, run, sightings))
-    findings = ordered(_finding(folder, run, group) for group in _groups(sightings))
+    findings = ordered(_finding(run, group, functools.partial(_replay, folder, run)) for group in _groups(sightings))
     return findings, outcomes, _counters(sightings)
+
+
+def findings_of_cell(folder: Path, run: RunRecord, record: CellRecord) -> list[Finding]:
+    """The findings of a cell that has ended, while others run: as it shows them alone, and without reproducers."""
+    sightings, _ = cell_evidence(folder, run, record)
+    return [_finding(run, group, lambda _best: "") for group in _groups(told_apart(sightings))]
 
 
 def _passed(folder: Path, run: RunRecord, sightings: list[Sighting]) -> set[str]:
@@ -226,7 +234,7 @@ def _joined(sightings: list[Sighting]) -> list[Sighting]:
     return joined
 
 
-def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
+def _finding(run: RunRecord, group: list[Sighting], replay_of: Callable[[Sighting], str]) -> Finding:
     best = best_of(group)
     place = best.frames[0] if best.frames else None
     sites: dict[tuple[str, ...], list[Sighting]] = {}
@@ -248,7 +256,7 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
         origin=place.origin if place else "unknown",
         targets=list(dict.fromkeys(sighting.target for sighting in group)),
         command=best.command,
-        replay=_audit_of(run, best) if best.kind == REPAIRED else write_reproducer(folder, run, best),
+        replay=replay_of(best),
         known="",
         witnesses=witnesses,
         occurrences=sum(one.count for one in group),
@@ -257,6 +265,11 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
         ended=min((one.ended for one in group if one.ended), default=0),
         scope="everywhere" if all(one.everywhere for one in group) or _ends_all_servers(run, group) else "machine",
     )
+
+
+def _replay(folder: Path, run: RunRecord, one: Sighting) -> str:
+    """What replays a sighting: its reproducer, which is written, or the audit of a repaired access."""
+    return _audit_of(run, one) if one.kind == REPAIRED else write_reproducer(folder, run, one)
 
 
 def _audit_of(run: RunRecord, one: Sighting) -> str:

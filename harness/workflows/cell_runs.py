@@ -70,10 +70,12 @@ class CellRuns:
         one_failure: bool,
         until: float,
         store: Callable[[CellRecord], None],
+        known_in: Callable[[CellRecord], Collection[str]],
     ) -> None:
         """`server` becomes the cells' processes. `one_failure`: no cell starts after one in which a test failed.
         `until`: no cell but canaries starts later, and those that run are ended (time.monotonic). `store` takes the
-        record of each cell as it ends, in several threads.
+        record of each cell as it ends, in several threads. `known_in`: the failed tests of a cell in which only known
+        findings were seen.
         """
         self._bench = bench
         self._request = request
@@ -83,6 +85,7 @@ class CellRuns:
         self._one_failure = one_failure
         self._until = until
         self._store = store
+        self._known_in = known_in
         self._failed_cell = ""
         self._shared = SharedHostRuns()
         self._seconds: dict[str, float] = {}
@@ -174,6 +177,9 @@ class CellRuns:
             return alone
         logs = [folder_of(number) / event_log.NAME for number in range(1, HOST_RUNS + 1)]
         others = unlike_host(spec.folder, cell.target, logs)
+        if others:
+            # Behind their predecessors they take as long as the cell, and what is known needs no excuse.
+            others -= set(self._known_in(msgspec.structs.replace(record, host=alone)))
         return [*alone, *self._preceded_runs(native, spec.folder, others)]
 
     def _preceded_runs(self, native: CellSpec, cell: Path, others: Collection[str]) -> list[HostRun]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import shutil
@@ -17,7 +18,7 @@ from harness.build import host_packages
 from harness.build.allocator import refuse_unused_options
 from harness.build.sources import source_tree
 from harness.core.processes import process
-from harness.judge.conclusion import KnownLists, conclude
+from harness.judge.conclusion import KnownLists, conclude, known_failures
 from harness.judge.known import tree_list
 from harness.record import run_folder, stored_run
 from harness.run.environments import inherited_limits
@@ -100,6 +101,7 @@ class Check:
         self.one_failure = one_failure
         self.patient = patient
         self.until = until
+        self._judging = threading.Lock()
 
     @cached_property
     def tree(self) -> SourceTree:
@@ -185,11 +187,18 @@ class Check:
                 one_failure=self.one_failure,
                 until=self.until,
                 store=_EndedCells(request.run, planned).add,
+                known_in=functools.partial(self._known_in, planned),
             )
             records = runs.run(request.plan.cells, cells)
             if selection is not None and (again := selection.unproven()):
                 records = self._run_whole(again, records, selection, runs)
         return records, selection
+
+    def _known_in(self, planned: RunRecord, record: CellRecord) -> set[str]:
+        """The failed tests of a cell that has ended in which only known findings were seen."""
+        with self._judging:
+            run = msgspec.structs.replace(planned, cells=[record])
+            return known_failures(self.request.run, run, record, self.request.known)
 
     def _selection(self, prepared: PreparedRun, planned: RunRecord, folder: Path) -> ReachSelection | None:
         """The tests that the change can reach; None if no change is checked. `folder`: for what cells share."""

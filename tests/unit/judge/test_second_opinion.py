@@ -9,7 +9,7 @@ import pytest
 
 from harness.core.errors import ExitCode
 from harness.core.finding import Difference
-from harness.judge.conclusion import conclude
+from harness.judge.conclusion import conclude, known_failures
 from harness.judge.verdict import EVERYWHERE
 from harness.record import event_log, run_folder, stored_run
 from harness.workflows.cell_runs import failed_tests, preceded_tests, unlike_host
@@ -463,3 +463,22 @@ def test_a_located_fault_is_everywhere_if_the_server_beside_it_ends_in_the_same_
     run.log("armv5", suite, f"{run_folder.PEERS}/native/guest-9", log.encode())
     judgement, _ = concluded(tmp_path, run)
     assert {one.scope for one in judgement.findings} == (scopes if everywhere == "note" else {"machine"})
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [("got 9, not 3", {NAME}), ("got 2, not 3", set())],
+    ids=["the listed message", "another message"],
+)
+def test_only_what_is_listed_needs_no_other_run_on_the_host(
+    outcomes: Outcomes, tmp_path: Path, said: str, known: set[str]
+) -> None:
+    """Regression: in each check of a checkout, listed failures ran the cell again on the host, once for each target."""
+    outcomes.on_target("got 9, not 3")
+    outcomes.on_host("", "", "")
+    folder = outcomes.run.finish()
+    run = run_folder.read_run(folder)
+    entry = f'id = "*"\nsaid = "{said}"\nreason = "it is old"\nexpires = 2999-01-01'
+    (record,) = [one for one in run.cells if one.suite == "bitops"]
+    assert known_failures(folder, run, record, known_file(tmp_path, entry)) == known
+    assert not (folder / "reproducers").exists()
