@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     "--all-tests",
     is_flag=True,
     help=(
-        "Run all tests of the selected suites, including those that ended as expected in an "
-        "earlier run and that the change cannot reach."
+        "Run all tests of the selected suites on all targets, including those that ended as expected "
+        "in an earlier run and that the change cannot reach."
     ),
 )
 @click.option("--explain", is_flag=True, help="List the suites of each changed file with the reason; run nothing.")

@@ -307,7 +307,8 @@ class Suite(Record, frozen=True):
     touches only such files, `plumb premerge` runs only the suites with a glob for them."""
     partial_globs: tuple[str, ...] = ()
     """Globs of further source files, of which this suite tests a part that the quick tier does not. `plumb premerge`
-    also runs it for a change to them, beside the suites that cover the file or the whole quick tier.
+    also runs it for a change to them, beside the suites that cover the file or the whole quick tier, on one target of
+    each width and byte order.
     """
     multi_target_tier: SuiteTier | Literal[""] = ""
     """The lowest tier in which its tests combine several targets of the run, so a single target tests less."""

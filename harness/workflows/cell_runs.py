@@ -22,7 +22,7 @@ from harness.core.model import CANARY_SUITE
 from harness.isa import rules
 from harness.judge.opinions.second_opinion import has_time_limit, plain
 from harness.record import cell_events, event_log, evidence_seal, fault_log, run_folder
-from harness.record.run_record import CellRecord, DelayedRun, HostRun
+from harness.record.run_record import CellRecord, DelayedRun, HostRun, ProblemKind
 from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none
 from harness.workflows.cell_process import OUT_OF_TIME, TESTS_FAILED, run_cell
@@ -30,11 +30,12 @@ from harness.workflows.trials.order_trials import OrderTrials
 from harness.workflows.trials.shared_host_runs import SharedHostRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from harness.build.unit_drivers import Units
     from harness.core.model import Cell, StorePair
     from harness.core.processes.fork_server import ForkServer
+    from harness.core.target_model import Target
     from harness.plan.request import Request
     from harness.record.fault_log import Overtake
     from harness.run.cell_spec import CellSpec
@@ -71,11 +72,12 @@ class CellRuns:
         until: float,
         store: Callable[[CellRecord], None],
         known_in: Callable[[CellRecord], Collection[str]],
+        sampled: Collection[str],
     ) -> None:
         """`server` becomes the cells' processes. `one_failure`: no cell starts after one in which a test failed.
         `until`: no cell but canaries starts later, and those that run are ended (time.monotonic). `store` takes the
         record of each cell as it ends, in several threads. `known_in`: the failed tests of a cell in which only known
-        findings were seen.
+        findings were seen. `sampled`: suites that run on one target of each kind, and on others if that shows anything.
         """
         self._bench = bench
         self._request = request
@@ -86,21 +88,27 @@ class CellRuns:
         self._until = until
         self._store = store
         self._known_in = known_in
+        self._sampled = sampled
         self._failed_cell = ""
         self._shared = SharedHostRuns()
+        self._silent: set[Cell] = set()
+        """The cells that showed nothing new."""
         self._seconds: dict[str, float] = {}
         """Suite -> how long its last cell took."""
 
     def run(self, cells: Sequence[Cell], count: CellCount) -> list[CellRecord]:
         """Run cells, several at a time. Raises InfrastructureError if what they run was damaged meanwhile."""
+        sample = representatives(cells, {name: one.target for name, one in self._prepared.targets.items()})
+        standing = {cell: other for cell, other in sample.items() if cell.suite in self._sampled and other != cell}
 
         def run(cell: Cell) -> CellRecord:
-            if self._failed_cell and cell.suite != CANARY_SUITE:
-                why = f"a test of {self._failed_cell} failed before"
-                return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
             began = time.monotonic()
-            if began > self._until_for(cell):
-                return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=OUT_OF_TIME)
+            why = self._needless(cell, standing.get(cell))
+            if why or began > self._until_for(cell):
+                kind: ProblemKind = "absent" if why else ""
+                return CellRecord(
+                    target=cell.target, suite=cell.suite, seconds=0, problem=why or OUT_OF_TIME, problem_kind=kind
+                )
             with count.running(cell):
                 record = self._run_cell(cell)
             self._seconds[cell.suite] = time.monotonic() - began
@@ -109,6 +117,8 @@ class CellRuns:
                 if self._one_failure:
                     self._failed_cell = f"{cell.target}/{cell.suite}"
             self._bench.refuse_damage()
+            if cell.suite in self._sampled and self._is_silent(record):
+                self._silent.add(cell)
             self._store(record)
             return record
 
@@ -120,21 +130,32 @@ class CellRuns:
         def seconds(cell: Cell) -> float:
             return self._seconds.get(cell.suite, 0.0)
 
-        ordered = self._varied(cells)
         jobs = jobs_of(self._bench, self._request)
-        records = side_by_side(ordered, run, io_bound=io_bound, jobs=jobs, seconds=seconds)
-        by_cell = dict(zip(ordered, records, strict=True))
+        # What fails on a machine fails as a rule on all of its kind.
+        ordered = sorted(cells, key=lambda cell: sample[cell] != cell)
+        by_cell: dict[Cell, CellRecord] = {}
+        for part in (
+            [cell for cell in ordered if cell not in standing],
+            [cell for cell in ordered if cell in standing],
+        ):
+            records = side_by_side(part, run, io_bound=io_bound, jobs=jobs, seconds=seconds)
+            by_cell |= zip(part, records, strict=True)
         return [by_cell[cell] for cell in cells]
 
-    def _varied(self, cells: Sequence[Cell]) -> list[Cell]:
-        """The cells of one target of each width and byte order first: what fails on a machine fails as a rule on all
-        of its kind.
-        """
-        first: dict[tuple[int, str], str] = {}
-        for cell in cells:
-            target = self._prepared.targets[cell.target].target
-            first.setdefault((target.width_bits, target.endianness), cell.target)
-        return sorted(cells, key=lambda cell: cell.target not in first.values())
+    def _needless(self, cell: Cell, standing: Cell | None) -> str:
+        """Why a cell need not run; empty if it must. `standing`: the cell that stands for it, and has ended."""
+        if standing is not None and standing in self._silent:
+            return f"{standing.target}, of the same width and byte order, showed nothing new in it"
+        if self._failed_cell and cell.suite != CANARY_SUITE:
+            return f"a test of {self._failed_cell} failed before"
+        return ""
+
+    def _is_silent(self, record: CellRecord) -> bool:
+        """Whether a cell ran and showed nothing new."""
+        if record.problem or record.audit or record.status not in {0, TESTS_FAILED}:
+            return False
+        failed = failed_tests(self._request.run / record.target / record.suite) if record.status else []
+        return not failed or set(failed) <= set(self._known_in(record))
 
     def _until_for(self, cell: Cell) -> float:
         """When a cell is ended in any case. No result counts without the canaries."""
@@ -311,6 +332,23 @@ def failed_tests(folder: Path) -> list[str]:
         if event.outcome == "failed" and not (event.blocked or event.blocked_by or event.blockers)
     )
     return list(dict.fromkeys(names))
+
+
+def representatives(cells: Sequence[Cell], targets: Mapping[str, Target]) -> dict[Cell, Cell]:
+    """Each cell -> the cell of its suite on the target that stands for its kind: for the targets of a width, a byte
+    order and a width of time_t the one that demands alignment of most kinds of accesses, of several the first.
+    """
+    best: dict[tuple[int, str, int, str], Cell] = {}
+
+    def kind(cell: Cell) -> tuple[int, str, int, str]:
+        target = targets[cell.target]
+        return target.width_bits, target.endianness, target.time_bits, cell.suite
+
+    for cell in cells:
+        chosen = best.setdefault(kind(cell), cell)
+        if len(targets[cell.target].demand) > len(targets[chosen.target].demand):
+            best[kind(cell)] = cell
+    return {cell: best[kind(cell)] for cell in cells}
 
 
 def unlike_host(cell: Path, target: str, host_logs: Sequence[Path]) -> set[str]:

@@ -59,6 +59,8 @@ class CheckedChange(NamedTuple):
     edited: EditedLines
     every_test: bool
     """Whether tests run, too, that ended as expected in an earlier run and that no change since can reach."""
+    sampled: Collection[str]
+    """As in CellRuns."""
 
 
 class _EndedCells:
@@ -188,6 +190,7 @@ class Check:
                 until=self.until,
                 store=_EndedCells(request.run, planned).add,
                 known_in=functools.partial(self._known_in, planned),
+                sampled=self.change.sampled if self.change is not None else (),
             )
             records = runs.run(request.plan.cells, cells)
             if selection is not None and (again := selection.unproven()):

@@ -64,6 +64,15 @@ def choose(
     return SuiteSelection(changes=changes, suites=[name for name in by_tier if name in wanted])
 
 
+def sampled(changes: Iterable[Change]) -> set[str]:
+    """The suites that run on one target of each width and byte order: of each file that selects them they test a part,
+    and the quick tier, which tests the rest, runs on all.
+    """
+    listed = list(changes)
+    whole = {name for change in listed for name in change.suites if name not in change.partial}
+    return {name for change in listed for name in change.partial} - whole
+
+
 def _change(file: str, suites: Mapping[str, Suite], table: IgnoredPathTable, allocator: Allocator) -> Change:
     for entry in (*table.ignored, *table.unchecked):
         if _matches(file, entry.files) and allocator not in entry.allocators:

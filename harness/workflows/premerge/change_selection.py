@@ -13,7 +13,7 @@ from harness.judge.change.unchecked_changes import Change
 from harness.judge.known import known_list, tree_list
 from harness.plan.plan import make_plan
 from harness.workflows.git.checkout import Checkout, enclosing_server
-from harness.workflows.suite_selection import choose, read_ignored_paths
+from harness.workflows.suite_selection import choose, read_ignored_paths, sampled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,8 @@ class Premerge(Record, frozen=True):
     targets: list[str]
     suites: list[str]
     """The canary suite first; empty if there is nothing to run."""
+    sampled: list[str]
+    """Those of `suites` that run on one target of each width and byte order, and on others if it shows anything."""
     unchecked: list[str]
     """Changes that no suite would check, each with the reason. With one of them the check cannot pass."""
     known: list[str]
@@ -86,6 +88,7 @@ def explain(
         changes=choice.changes,
         targets=plan.targets,
         suites=planned,
+        sampled=sorted(sampled(choice.changes) & set(planned)) if not suites else [],
         unchecked=unchecked_changes.foreseen(choice.changes, planned),
         known=tree_list.changes(known, known_in(checkout, base)),
         unseen=[one.file for one in choose(checkout.unseen(), catalog.suites, table, allocator).changes if one.suites],

@@ -62,10 +62,13 @@ def run(
         base_code=base_code,
         edited=edited_lines(checkout, premerge.base, parts),
         every_test=all_tests,
+        sampled=premerge.sampled if not all_tests else [],
     )
     checking = check.Check(bench, of_change, change=change, patient=True, until=until)
     altered = altered_besides(bench, request, premerge, base_code, checking.tree)
     if altered:
+        whole = {name for each in altered for name in each.suites if name not in each.partial}
+        checking.change = change._replace(sampled=set(change.sampled) - whole)
         request, checking.request = (
             with_suites(each, bench.catalog, premerge.changes, altered) for each in (request, of_change)
         )

@@ -10,7 +10,7 @@ import pytest
 from harness.build.unit_drivers import table
 from harness.plan.catalog import Catalog
 from harness.workflows.mutation_testing.mutations import mutations
-from harness.workflows.suite_selection import SuiteSelection, choose, read_ignored_paths
+from harness.workflows.suite_selection import SuiteSelection, choose, read_ignored_paths, sampled
 from tests.support import fakes
 
 if TYPE_CHECKING:
@@ -70,7 +70,12 @@ def test_a_file_covered_only_by_longer_suites_requires_them_and_the_whole_quick_
 
 @pytest.mark.parametrize(
     ("file", "partly"),
-    [("src/server.c", ["clock", "eviction", "width"]), ("src/db.c", ["clock"]), ("src/debug.c", ["heap"])],
+    [
+        ("src/server.c", ["clock", "eviction", "width"]),
+        ("src/networking.c", ["eviction", "threads"]),
+        ("src/db.c", ["clock"]),
+        ("src/debug.c", ["heap"]),
+    ],
 )
 def test_a_file_partly_tested_by_longer_suites_requires_them_and_the_quick_tier(file: str, partly: list[str]) -> None:
     choice = chosen(file)
@@ -79,10 +84,10 @@ def test_a_file_partly_tested_by_longer_suites_requires_them_and_the_quick_tier(
     assert "the whole quick tier; a part of it is tested only by " in choice.changes[0].why
 
 
-def test_suites_that_test_a_part_run_in_addition_to_those_that_cover_the_file() -> None:
-    choice = chosen("src/networking.c")
-    assert choice.changes[0].suites == [*QUICK, "threads", "eviction"]
-    assert choice.changes[0].covering == ["threads"]
+def test_suites_that_test_a_part_of_each_file_run_on_one_target_of_a_kind() -> None:
+    assert sampled(chosen("src/networking.c").changes) == {"eviction", "threads"}
+    both = [*chosen("src/networking.c").changes, *chosen("src/io_threads.c").changes]
+    assert sampled(both) == {"eviction"}, "threads covers the other file"
 
 
 @pytest.mark.parametrize(
