@@ -283,6 +283,24 @@ def test_an_interrupted_command_continues_where_it_was(tmp_path: Path) -> None:
     assert len(checkout.trials) == done
 
 
+def test_two_commands_try_different_files_at_the_same_time(tmp_path: Path) -> None:
+    one, other = Journal(tmp_path / "journal"), Journal(tmp_path / "journal")
+    one.add(
+        Entry(mutant="first", stage="end_to_end", state="killed", by="test_that_kills", files=["tests/test_one.py"])
+    )
+    other.add(Entry(mutant="first", stage="end_to_end", state="survived", files=["tests/test_other.py"]))
+    other.add(Entry(mutant="second", stage="end_to_end", state="survived", files=["tests/test_other.py"]))
+    one.add(Entry(mutant="second", stage="end_to_end", state="survived", files=["tests/test_one.py"]))
+    journal = Journal(tmp_path / "journal")
+    files = ["tests/test_one.py", "tests/test_other.py"]
+    assert journal.get("first", "end_to_end") == Entry(
+        mutant="first", stage="end_to_end", state="killed", by="test_that_kills", files=files
+    )
+    assert journal.get("second", "end_to_end") == Entry(
+        mutant="second", stage="end_to_end", state="survived", files=files[::-1]
+    )
+
+
 def test_the_shares_count_a_mutant_for_each_command_that_kills_it() -> None:
     def judged(number: int, stage: Stage, by: str) -> document.JudgedMutant:
         name = f"harness/{'judge' if number < 3 else 'run'}/a.py::f::constant-{number}"

@@ -36,7 +36,9 @@ class Entry(Record, frozen=True):
 
 
 class Journal:
-    """A file of entries. A later entry of a mutant's stage replaces an earlier one."""
+    """A file of entries. Those of a mutant's stage count together: several commands may try different files of tests at
+    the same time.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -64,4 +66,7 @@ class Journal:
         return next((entry for entry in found if entry is not None and entry.state == "killed"), None)
 
     def _keep(self, entry: Entry) -> None:
-        self._entries[entry.mutant, entry.stage] = entry
+        place = entry.mutant, entry.stage
+        earlier = self._entries.get(place, entry)
+        killed = earlier if earlier.state == "killed" else entry
+        self._entries[place] = msgspec.structs.replace(killed, files=list(dict.fromkeys(earlier.files + entry.files)))

@@ -127,8 +127,7 @@ class Stages:
                 self._end(one, stage, killed.get(one.name, ""), file)
 
     def _end(self, mutant: Mutant, stage: Stage, by: str, file: str = "") -> None:
-        earlier = self._journal.get(mutant.name, stage)
-        files = [*(earlier.files if earlier is not None else ()), *([file] if file else ())]
+        files = [file] if file else []
         entry = Entry(mutant=mutant.name, stage=stage, state="killed" if by else "survived", by=by, files=files)
         self._journal.add(entry)
         if by:
