@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -97,15 +97,25 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
         return matching.match(self.listed, finding, self.run.server, self.today, release=release, sources=self.sources)
 
 
-def known_failures(folder: Path, run: RunRecord, record: CellRecord, known_file: Path) -> set[str]:
-    """The failed tests of a cell that has ended in which only known findings were seen, while others run."""
+class EndedCell(NamedTuple):
+    """What a cell that has ended shows by itself, while others run."""
+
+    known: set[str]
+    """The failed tests in which only known findings were seen."""
+    new: bool
+    """Whether one of its findings is not known."""
+
+
+def of_ended_cell(folder: Path, run: RunRecord, record: CellRecord, known_file: Path) -> EndedCell:
+    """Judge a cell of a run in this folder alone."""
+    findings = KnownLists.read(folder, run, known_file).marked(findings_of_cell(folder, run, record))
     known: set[str] = set()
     new: set[str] = set()
-    for finding in KnownLists.read(folder, run, known_file).marked(findings_of_cell(folder, run, record)):
+    for finding in findings:
         for witness in finding.witnesses:
             tests = {witness.test, *(occasion.test for occasion in witness.occasions)}
             (known if finding.known else new).update(tests)
-    return known - new
+    return EndedCell(known=known - new, new=not all(finding.known for finding in findings))
 
 
 def conclude(

@@ -99,7 +99,7 @@ class _Queue(Generic[Work]):
 
 
 class CellCount:
-    """How many cells of a run have ended, in how many tests failed, and which continue. Several threads use it."""
+    """How many cells of a run have ended, how many have new failures, and which continue. Several threads use it."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -122,15 +122,15 @@ class CellCount:
                 self._ended += 1
 
     def add_failed(self) -> None:
-        """Tests of a cell failed."""
+        """A cell has failed tests that are not known to fail."""
         with self._lock:
             self._failed += 1
 
     def state(self) -> str:
-        """`3/12 ended, tests failed in 1, armv5/fuzz for 41 s`."""
+        """`3/12 ended, new failures in 1, armv5/fuzz for 41 s`."""
         now = time.monotonic()
         with self._lock:
             going_on = [f"{name} for {now - started:.0f} s" for name, started in self._started.items()]
-            failed = f"tests failed in {self._failed}" if self._failed else "no test failed so far"
+            failed = f"new failures in {self._failed}" if self._failed else "nothing new so far"
             so_far = [failed] if self._ended else []
             return ", ".join([f"{self._ended}/{self._total} ended", *so_far, *going_on])

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from harness.core.model import Cell, StorePair
     from harness.core.processes.fork_server import ForkServer
     from harness.core.target_model import Target
+    from harness.judge.conclusion import EndedCell
     from harness.plan.request import Request
     from harness.record.fault_log import Overtake
     from harness.run.cell_spec import CellSpec
@@ -47,6 +48,8 @@ HOST_RUNS, LISTED_HOST_RUNS = 3, 2
 """How often a failed test runs on the native build, and how often if a known list says of a release what such tests
 show. Each run starts its servers anew, so each has other hash seeds.
 """
+FEW_FAILURES = 20
+"""Of more failed tests of a cell, some are new: each known one has a reason."""
 EARLIER_CLIENTS = 5
 """How many more clients the servers of each such run have had than those of the run before."""
 
@@ -71,13 +74,13 @@ class CellRuns:
         one_failure: bool,
         until: float,
         store: Callable[[CellRecord], None],
-        known_in: Callable[[CellRecord], Collection[str]],
+        judged: Callable[[CellRecord], EndedCell],
         sampled: Collection[str],
     ) -> None:
         """`server` becomes the cells' processes. `one_failure`: no cell starts after one in which a test failed.
         `until`: no cell but canaries starts later, and those that run are ended (time.monotonic). `store` takes the
-        record of each cell as it ends, in several threads. `known_in`: the failed tests of a cell in which only known
-        findings were seen. `sampled`: suites that run on one target of each kind, and on others if that shows anything.
+        record of each cell as it ends, in several threads. `judged`: what a cell that has ended shows. `sampled`:
+        suites that run on one target of each kind, and on others if that shows anything.
         """
         self._bench = bench
         self._request = request
@@ -87,7 +90,7 @@ class CellRuns:
         self._one_failure = one_failure
         self._until = until
         self._store = store
-        self._known_in = known_in
+        self._judged = judged
         self._sampled = sampled
         self._failed_cell = ""
         self._shared = SharedHostRuns()
@@ -112,13 +115,13 @@ class CellRuns:
             with count.running(cell):
                 record = self._run_cell(cell)
             self._seconds[cell.suite] = time.monotonic() - began
-            if record.status == TESTS_FAILED:
-                count.add_failed()
-                if self._one_failure:
-                    self._failed_cell = f"{cell.target}/{cell.suite}"
+            if record.status == TESTS_FAILED and self._one_failure:
+                self._failed_cell = f"{cell.target}/{cell.suite}"
             self._bench.refuse_damage()
-            if cell.suite in self._sampled and self._is_silent(record):
+            if self._is_silent(record):
                 self._silent.add(cell)
+            elif record.status == TESTS_FAILED:
+                count.add_failed()
             self._store(record)
             return record
 
@@ -152,10 +155,13 @@ class CellRuns:
 
     def _is_silent(self, record: CellRecord) -> bool:
         """Whether a cell ran and showed nothing new."""
-        if record.problem or record.audit or record.status not in {0, TESTS_FAILED}:
+        if record.problem or record.status not in {0, TESTS_FAILED}:
             return False
         failed = failed_tests(self._request.run / record.target / record.suite) if record.status else []
-        return not failed or set(failed) <= set(self._known_in(record))
+        if len(failed) > FEW_FAILURES:
+            return False
+        judged = self._judged(record) if failed else None
+        return judged is None or (not judged.new and judged.known >= {*failed})
 
     def _until_for(self, cell: Cell) -> float:
         """When a cell is ended in any case. No result counts without the canaries."""
@@ -200,7 +206,7 @@ class CellRuns:
         others = unlike_host(spec.folder, cell.target, logs)
         if others:
             # Behind their predecessors they take as long as the cell, and what is known needs no excuse.
-            others -= set(self._known_in(msgspec.structs.replace(record, host=alone)))
+            others -= self._judged(msgspec.structs.replace(record, host=alone)).known
         return [*alone, *self._preceded_runs(native, spec.folder, others)]
 
     def _preceded_runs(self, native: CellSpec, cell: Path, others: Collection[str]) -> list[HostRun]:

@@ -18,7 +18,7 @@ from harness.build import host_packages
 from harness.build.allocator import refuse_unused_options
 from harness.build.sources import source_tree
 from harness.core.processes import process
-from harness.judge.conclusion import KnownLists, conclude, known_failures
+from harness.judge.conclusion import EndedCell, KnownLists, conclude, of_ended_cell
 from harness.judge.known import tree_list
 from harness.record import run_folder, stored_run
 from harness.run.environments import inherited_limits
@@ -189,7 +189,7 @@ class Check:
                 one_failure=self.one_failure,
                 until=self.until,
                 store=_EndedCells(request.run, planned).add,
-                known_in=functools.partial(self._known_in, planned),
+                judged=functools.partial(self._judged, planned),
                 sampled=self.change.sampled if self.change is not None else (),
             )
             records = runs.run(request.plan.cells, cells)
@@ -197,11 +197,11 @@ class Check:
                 records = self._run_whole(again, records, selection, runs)
         return records, selection
 
-    def _known_in(self, planned: RunRecord, record: CellRecord) -> set[str]:
-        """The failed tests of a cell that has ended in which only known findings were seen."""
+    def _judged(self, planned: RunRecord, record: CellRecord) -> EndedCell:
+        """What a cell that has ended shows. Several threads call this."""
         with self._judging:
             run = msgspec.structs.replace(planned, cells=[record])
-            return known_failures(self.request.run, run, record, self.request.known)
+            return of_ended_cell(self.request.run, run, record, self.request.known)
 
     def _selection(self, prepared: PreparedRun, planned: RunRecord, folder: Path) -> ReachSelection | None:
         """The tests that the change can reach; None if no change is checked. `folder`: for what cells share."""

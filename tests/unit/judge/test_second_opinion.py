@@ -9,7 +9,7 @@ import pytest
 
 from harness.core.errors import ExitCode
 from harness.core.finding import Difference
-from harness.judge.conclusion import conclude, known_failures
+from harness.judge.conclusion import conclude, of_ended_cell
 from harness.judge.verdict import EVERYWHERE
 from harness.record import event_log, run_folder, stored_run
 from harness.workflows.cell_runs import failed_tests, preceded_tests, unlike_host
@@ -480,5 +480,6 @@ def test_only_what_is_listed_needs_no_other_run_on_the_host(
     run = run_folder.read_run(folder)
     entry = f'id = "*"\nsaid = "{said}"\nreason = "it is old"\nexpires = 2999-01-01'
     (record,) = [one for one in run.cells if one.suite == "bitops"]
-    assert known_failures(folder, run, record, known_file(tmp_path, entry)) == known
+    ended = of_ended_cell(folder, run, record, known_file(tmp_path, entry))
+    assert (ended.known, ended.new) == (known, not known)
     assert not (folder / "reproducers").exists()

@@ -120,7 +120,7 @@ def test_a_run_shows_how_many_cells_have_ended_and_which_are_running() -> None:
         with cells.running(cell("fuzz")):
             going_on = re.sub(r"\d+ s", "0 s", cells.state())
             assert going_on == "0/3 ended, armv5/bitops for 0 s, armv5/fuzz for 0 s"
-        assert cells.state().startswith("1/3 ended, no test failed so far, armv5/bitops for ")
+        assert cells.state().startswith("1/3 ended, nothing new so far, armv5/bitops for ")
         cells.add_failed()
-        assert cells.state().startswith("1/3 ended, tests failed in 1, armv5/bitops for ")
-    assert cells.state() == "2/3 ended, tests failed in 1"
+        assert cells.state().startswith("1/3 ended, new failures in 1, armv5/bitops for ")
+    assert cells.state() == "2/3 ended, new failures in 1"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.core.model import CANARY_SUITE, Cell
+from harness.judge.conclusion import EndedCell
 from harness.plan.catalog import Catalog
 from harness.record.run_record import CellRecord
 from harness.run.scheduler import CellCount
@@ -67,7 +68,7 @@ class Runs(CellRuns):
             one_failure=False,
             until=math.inf,
             store=lambda _: None,
-            known_in=lambda _: known,
+            judged=lambda _: EndedCell(known=set(known), new=not known),
             sampled={"threads"},
         )
 
@@ -102,9 +103,8 @@ def test_a_suite_that_is_sampled_runs_once_for_each_kind(tmp_path: Path) -> None
         ({"status": TESTS_FAILED}, (), True),
         ({"status": TESTS_FAILED}, ("test_old",), False),
         ({"status": 0, "problem": "it exceeded its limit", "problem_kind": "deadline"}, (), True),
-        ({"status": 0, "audit": "done"}, (), True),
     ],
-    ids=["a failure", "a known failure", "no result", "a misaligned access"],
+    ids=["a failure", "a known failure", "no result"],
 )
 def test_what_one_target_shows_the_others_of_its_kind_are_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: dict[str, Any], known: Collection[str], *, others: bool
