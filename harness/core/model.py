@@ -332,6 +332,10 @@ class Suite(Record, frozen=True):
         """Whether its tests run the release's other programs without TLS. Those with TLS are made with the server."""
         return self.programs and not self.tls
 
+    def combines_targets(self, tier: str) -> bool:
+        """Whether its tests combine several targets of the run in this tier."""
+        return bool(self.multi_target_tier) and TIERS[self.multi_target_tier] <= TIERS[tier]
+
     def absent_from(self, tree: SourceTree) -> str:
         """Why a tree lacks the feature that the suite tests; empty if it has the feature."""
         if tree.package is not None and (self.program or self.upstream or self.programs or self.tls):

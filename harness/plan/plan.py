@@ -63,11 +63,7 @@ TOGETHER = "together"
 
 def make_jobs(catalog: Catalog, plan: Plan, tier: str) -> list[Job]:
     """Spread a plan over machines: one job for each target, and one with all targets for the suites that pair them."""
-    pairing = [
-        name
-        for name in plan.suites
-        if (least := catalog.suites[name].multi_target_tier) and TIERS[least] <= TIERS[tier]
-    ]
+    pairing = [name for name in plan.suites if catalog.suites[name].combines_targets(tier)]
     # A server on another machine cannot be another target's peer.
     peers = [name for name in plan.targets if not catalog.targets[name].emulator.is_elsewhere]
     together = [Job(name=TOGETHER, targets=peers, suites=pairing)] if pairing and len(peers) > 1 else []

@@ -91,7 +91,9 @@ class NotedCells:
         """
         suite = self._run.suite(cell)
         tested = [suite, *(self._run.bench.catalog.suites[name] for name in suite.tests_of)]
-        alone = not any(one.tls or one.multi_target_tier for one in tested)
+        several = len(self._run.request.plan.targets) > 1
+        combined = any(one.combines_targets(self._run.request.tier) for one in tested)
+        alone = not any(one.tls for one in tested) and not (several and combined)
         return alone and (self._codes.native is not None or not self._run.compares(cell))
 
     def _programs_beside(self, cell: Cell) -> list[Path]:
