@@ -59,8 +59,12 @@ class CheckedChange(NamedTuple):
     edited: EditedLines
     every_test: bool
     """Whether tests run, too, that ended as expected in an earlier run and that no change since can reach."""
-    sampled: Collection[str]
+    sampled: Collection[str] = ()
     """As in CellRuns."""
+    idle: bool = False
+    """Whether no test need run on a target where none reaches the change. Otherwise all run there."""
+    keeps: bool = True
+    """Whether later runs may leave tests out because of this run."""
 
 
 class _EndedCells:
@@ -142,7 +146,7 @@ class Check:
         run_folder.write_run(request.run, record)
         stored = stored_run.read(request.run)
         judgement, code = conclude(stored, request.known, self.bench.progress, tree=self.tree.content, made_here=True)
-        if selection is not None:
+        if selection is not None and self.change is not None and self.change.keeps:
             selection.keep(judgement, record)
         return judgement, code
 
@@ -212,6 +216,7 @@ class Check:
             ChangedRun(self.bench, request, prepared, change.base_code, change.edited),
             KnownLists.read(request.run, planned, request.known),
             every_test=change.every_test,
+            idle=change.idle,
             folder=folder,
         )
         if selection.left_out:

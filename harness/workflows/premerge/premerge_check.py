@@ -22,7 +22,7 @@ from harness.workflows.git.checkout import Checkout
 from harness.workflows.premerge.altered_code import altered_besides, with_suites
 from harness.workflows.premerge.base_check import findings_of
 from harness.workflows.premerge.change_selection import known_in, unseen_changes
-from harness.workflows.preparation.reach.base_code import BaseCode
+from harness.workflows.preparation.reach.base_code import RevisionCode
 from harness.workflows.preparation.reach.edited_lines import edited_lines
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def run(
     until = time.monotonic() + seconds
     # The base is another matter: that it does not build on the host says nothing about the change.
     of_change = msgspec.structs.replace(request, needs_native=True)
-    base_code = BaseCode(bench.with_new_stages("base: "), request, premerge.base)
+    base_code = RevisionCode(bench.with_new_stages("base: "), request, premerge.base)
     checkout = Checkout(Path(request.server))
     parts = [change.file for change in premerge.changes if change.suites or change.unchecked]
     change = check.CheckedChange(

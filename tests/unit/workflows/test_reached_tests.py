@@ -110,7 +110,7 @@ def test_in_comparisons_a_failed_test_is_left_out_if_it_passed_elsewhere_and_is_
 
     def without(function: str, kept: dict[Cell, KeptReach]) -> list[str]:
         change = CodeChange(functions=frozenset([function]), elsewhere=[])
-        return select(kept, dict.fromkeys(kept, change))[BITOPS].without
+        return select(kept, dict.fromkeys(kept, change), idle=False)[BITOPS].without
 
     assert without("bitopCommand", {BITOPS: failing}) == ["ping", "texts"]
     assert without("bitopCommand", {BITOPS: failing, ELSEWHERE: passing}) == ["ping", "script", "texts"]
@@ -169,14 +169,14 @@ BITOPS, UNITS, ELSEWHERE = (
 )
 
 
-def of_cells(functions: Iterable[str], *, unknown: bool = False) -> dict[Cell, list[str]]:
+def of_cells(functions: Iterable[str], *, unknown: bool = False, idle: bool = False) -> dict[Cell, list[str]]:
     """By cell, the tests that do not run if these functions differ in all programs."""
     names = {name for entered in REACH.tests.values() for name in entered} | {"unitMain", "printBits"}
     bitops = msgspec.structs.replace(KEPT, functions=sorted(names - ({"printBits"} if unknown else set())))
     unit = CellReach(every=["main"], tests={"unit": ["unitMain"]}, failed={}, skipped={}, count=1)
     kept = {BITOPS: bitops, UNITS: msgspec.structs.replace(bitops, reach=unit), ELSEWHERE: bitops}
     change = CodeChange(functions=frozenset(functions), elsewhere=[])
-    return {cell: one.without for cell, one in select(kept, dict.fromkeys(kept, change)).items()}
+    return {cell: one.without for cell, one in select(kept, dict.fromkeys(kept, change), idle=idle).items()}
 
 
 def test_a_cell_that_the_change_does_not_reach_does_not_run_where_another_of_its_target_does() -> None:
@@ -188,10 +188,18 @@ def test_if_no_test_of_a_target_reaches_the_change_all_run() -> None:
     assert of_cells(["printBits"]) == {}
 
 
+def test_of_a_mutant_that_no_test_of_a_target_reaches_only_what_is_in_doubt_runs() -> None:
+    every = sorted(KEPT.as_expected)
+    found = of_cells(["printBits"], idle=True)
+    assert found[UNITS] == ["unit"]
+    assert set(found[BITOPS]) < set(every)
+    assert of_cells(["printBits"], unknown=True, idle=True) == {}, "it is unknown who enters it"
+
+
 def test_functions_entered_only_by_tests_that_did_not_pass_are_not_reached() -> None:
     known = msgspec.structs.replace(KEPT, functions=["evalCommand"])
     change = CodeChange(functions=frozenset(["evalCommand"]), elsewhere=[])
-    assert select({BITOPS: known}, {BITOPS: change}) == {}
+    assert select({BITOPS: known}, {BITOPS: change}, idle=False) == {}
 
 
 def test_a_function_without_a_program_may_be_reached_by_any_test() -> None:

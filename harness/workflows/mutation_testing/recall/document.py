@@ -45,6 +45,8 @@ class MutantOutcome(Record, frozen=True):
     suites: list[str] = msgspec.field(default_factory=list)
     """The suites that ran, those for the changed file first."""
     found_by: list[NewFinding] = msgspec.field(default_factory=list)
+    reached: bool | None = None
+    """Whether a test may have executed what differs in the machine code. None: it was not recorded."""
     seconds: float = 0.0
 
 

@@ -17,6 +17,7 @@ import msgspec
 from harness.core.errors import InconclusiveError
 from harness.core.model import CANARY_SUITE, SourceTree, Tier
 from harness.plan.plan import make_plan
+from harness.record import run_folder
 from harness.workflows.mutation_testing.mutations import BUILD, plant
 from harness.workflows.mutation_testing.recall.document import MutantOutcome, NewFinding
 from harness.workflows.mutation_testing.recall.object_code import ReleaseObjects
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.judge.findings import Judgement
+    from harness.record.run_record import RunRecord
     from harness.workflows.mutation_testing.generator.mutants import Mutant
     from harness.workflows.workbench import Workbench
 
@@ -44,7 +46,7 @@ class Examiner:
         self.targets = targets
         self.folder = folder
         self.tree = bench.open_server(server)
-        self._runs = SuiteRuns(bench, tier, install=install)
+        self._runs = SuiteRuns(bench, tier, server, self.tree, install=install)
         self.baseline = ReleaseBaseline(self._runs, server, self.tree.name, folder)
         self.suites = make_plan(bench.catalog, targets=targets, server=server, suites=[], tier=tier).suites
         self._ignored = read_ignored_paths()
@@ -107,6 +109,7 @@ class Examiner:
     def _checked(self, mutant: Mutant, tree: Path, targets: list[str]) -> MutantOutcome:
         """The suites' findings on the targets on which the object code differs."""
         ran: list[str] = []
+        reached = False
         unknown: list[str] = []
         once: list[str] = []
         for number, (target, suites) in enumerate(self._stages(mutant, targets)):
@@ -114,9 +117,16 @@ class Examiner:
             try:
                 judgement = self._check(str(tree), [target], suites, run, name=mutant.name)
                 ran += [suite for suite in _suites_run(judgement) if suite not in ran]
+                reached |= may_be_reached(run_folder.read_run(run), target)
                 found = self._new_findings(judgement, target, suites)
                 outcome = MutantOutcome(
-                    mutant=mutant, state="found", why="", targets=targets, suites=list(ran), found_by=found
+                    mutant=mutant,
+                    state="found",
+                    why="",
+                    targets=targets,
+                    suites=list(ran),
+                    found_by=found,
+                    reached=True,
                 )
                 if any(finding.kind == BUILD for finding in judgement.findings):
                     return msgspec.structs.replace(outcome, state="invalid", why="the server is not built", found_by=[])
@@ -131,8 +141,10 @@ class Examiner:
             unknown += unknown_cells(judgement)
         if unknown:
             return MutantOutcome(mutant=mutant, state="unjudged", why="; ".join(unknown), targets=targets, suites=ran)
-        why = f"seen once, and not again: {', '.join(once)}" if once else "no suite found it"
-        return MutantOutcome(mutant=mutant, state="survived", why=why, targets=targets, suites=ran)
+        why = "no suite found it" if reached else "no test executes what it changes"
+        if once:
+            why = f"seen once, and not again: {', '.join(once)}"
+        return MutantOutcome(mutant=mutant, state="survived", why=why, targets=targets, suites=ran, reached=reached)
 
     def _seen_again(
         self, mutant: Mutant, tree: Path, outcome: MutantOutcome, target: str, judgement: Judgement
@@ -198,6 +210,12 @@ class Examiner:
         return evidence_in(
             judgement, [each for cell in self.baseline.of(target, suites).values() for each in cell.findings]
         )
+
+
+def may_be_reached(run: RunRecord, target: str) -> bool:
+    """Whether tests of a run may have executed a function whose code a mutant alters, or used data that it alters."""
+    one = run.unentered.get(target)
+    return one is None or one.data_differ or bool(one.unnoted) or len(one.functions) < one.of
 
 
 def evidence_in(judgement: Judgement, own: Collection[str]) -> list[NewFinding]:

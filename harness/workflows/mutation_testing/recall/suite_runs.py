@@ -9,23 +9,33 @@ import msgspec
 from harness.core.finding import Verdict
 from harness.workflows import check
 from harness.workflows.mutation_testing.campaign import planted_request
+from harness.workflows.preparation.reach.base_code import ReleaseCode
+from harness.workflows.preparation.reach.edited_lines import EditedLines
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from harness.core.model import Tier
+    from harness.core.model import SourceTree, Tier
     from harness.judge.findings import Judgement
     from harness.workflows.workbench import Workbench
 
 
 class SuiteRuns:
-    """The runs of one tier."""
+    """The runs of one tier on a release and its mutants.
 
-    def __init__(self, bench: Workbench, tier: Tier, *, install: bool) -> None:
+    Those of the release record which functions each test enters. On a mutant, only the tests run that enter a function
+    whose machine code differs.
+    """
+
+    def __init__(self, bench: Workbench, tier: Tier, server: str, release: SourceTree, *, install: bool) -> None:
+        """`server`: the name or the path of the release."""
         self.bench = bench
         self.tier = tier
+        self.server = server
+        self.release = release
         self.install = install
+        self._bases: dict[tuple[str, ...], ReleaseCode] = {}
 
     def run(
         self,
@@ -55,7 +65,17 @@ class SuiteRuns:
         )
         request = msgspec.structs.replace(request, tests=list(tests))
         bench = self.bench.with_new_stages(f"{name}: ")
-        judgement, _ = check.Check(bench, request, without=without, one_failure=not to_end).run()
+        is_release = server == self.server
+        change = check.CheckedChange(
+            files=(),
+            known_in_base="",
+            base_code=self._bases.setdefault(tuple(targets), ReleaseCode(self.bench, request, self.release)),
+            edited=EditedLines(pieces={}, names={}, whole=False),
+            every_test=is_release or bool(tests),
+            idle=True,
+            keeps=is_release,
+        )
+        judgement, _ = check.Check(bench, request, change=change, without=without, one_failure=not to_end).run()
         return judgement
 
 

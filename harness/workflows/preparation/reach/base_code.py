@@ -6,6 +6,7 @@ when it changes a header, a flag or a makefile.
 
 from __future__ import annotations
 
+import abc
 import fnmatch
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -43,8 +44,22 @@ class TreeCode(NamedTuple):
     """The code of the native build; None if it is unreadable, or if the tree does not compile."""
 
 
-class BaseCode:
+class BaseCode(abc.ABC):
     """The base of a change. Its servers are built when their code is requested, and are then in the cache."""
+
+    @property
+    @abc.abstractmethod
+    def content(self) -> str:
+        """The identity of its tree."""
+
+    @cached_property
+    @abc.abstractmethod
+    def code(self) -> TreeCode:
+        """The code of the base. Raises InfrastructureError if the host cannot build it."""
+
+
+class RevisionCode(BaseCode):
+    """A revision of a checkout as the base."""
 
     def __init__(self, bench: Workbench, request: Request, base: BaseRevision) -> None:
         self._bench = bench
@@ -53,17 +68,36 @@ class BaseCode:
 
     @property
     def content(self) -> str:
-        """The identity of its tree."""
+        """The same for every commit with this content."""
         return Checkout(Path(self._request.server)).content(self._base)
 
     @cached_property
     def code(self) -> TreeCode:
-        """The code of the base. Raises InfrastructureError if the host cannot build it."""
+        """Written from the repository, and built."""
         checkout = Checkout(Path(self._request.server))
         with self._bench.cache.work(f"base-code-{checkout.content(self._base)}") as work:
             # The copy has the checkout's name, by which messages and the cache know its builds.
             written = checkout.write(self._base, work / checkout.path.name)
             return code_of(self._bench, self._request, self._bench.open_server(str(written), self._request.settings))
+
+
+class ReleaseCode(BaseCode):
+    """A release as the base of its mutants."""
+
+    def __init__(self, bench: Workbench, request: Request, release: SourceTree) -> None:
+        self._bench = bench
+        self._request = request
+        self._release = release
+
+    @property
+    def content(self) -> str:
+        """Its digest."""
+        return self._release.digest
+
+    @cached_property
+    def code(self) -> TreeCode:
+        """Built from its source."""
+        return code_of(self._bench, self._request, self._release)
 
 
 def code_of(bench: Workbench, request: Request, tree: SourceTree) -> TreeCode:

@@ -48,8 +48,10 @@ if TYPE_CHECKING:
 class ReachSelection:
     """The tests of one run of a changed tree."""
 
-    def __init__(self, run: ChangedRun, known: KnownLists, *, every_test: bool, folder: Path) -> None:
-        """`folder` lasts as long as the cells run, and is for what they share. `every_test`: skip none."""
+    def __init__(self, run: ChangedRun, known: KnownLists, *, every_test: bool, idle: bool, folder: Path) -> None:
+        """`folder` lasts as long as the cells run, and is for what they share. `every_test`: skip none. `idle`: as in
+        `select`.
+        """
         self.run = run
         self.codes = ProgramCodes(run, folder)
         self.cells = NotedCells(run, self.codes)
@@ -63,7 +65,7 @@ class ReachSelection:
         self._changes = {cell: self._change(cell, one) for cell, one in self._kept.items()}
         # Without the plugin, it is unknown whether the tests still do the same.
         able = not every_test and bool(self._kept) and self.cells.plugin is not None
-        self._selections = select(self._kept, self._changes) if able else {}
+        self._selections = select(self._kept, self._changes, idle=idle) if able else {}
 
     def of(self, cell: Cell) -> CellSelection:
         """The tests of a cell."""

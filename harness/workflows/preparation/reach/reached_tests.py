@@ -111,8 +111,12 @@ def settled(
     return msgspec.structs.replace(noted, tests=passed), excused
 
 
-def select(kept: Mapping[Cell, KeptReach], changes: Mapping[Cell, CodeChange]) -> dict[Cell, CellSelection]:
-    """The tests of the cells with a kept record. `changes`: the differences of their programs since then."""
+def select(
+    kept: Mapping[Cell, KeptReach], changes: Mapping[Cell, CodeChange], *, idle: bool
+) -> dict[Cell, CellSelection]:
+    """The tests of the cells with a kept record. `changes`: the differences of their programs since then. `idle`:
+    whether a target need run no test if none reaches the change.
+    """
     reached: dict[str, set[str]] = {}
     known: dict[str, set[str]] = {}
     agreeing: dict[str, set[str]] = {}
@@ -126,7 +130,7 @@ def select(kept: Mapping[Cell, KeptReach], changes: Mapping[Cell, CodeChange]) -
         cell: selected(one, changes[cell], reached[cell.target], agreeing[cell.suite])
         for cell, one in kept.items()
         # If no test reaches the change, that is no reason to run none: code that is in no program may be in a module.
-        if reached[cell.target] and changes[cell].functions <= known[cell.target]
+        if (idle or reached[cell.target]) and changes[cell].functions <= known[cell.target]
     }
 
 
