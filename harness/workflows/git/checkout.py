@@ -114,12 +114,15 @@ class Checkout:
 
     def differing(self, base: BaseRevision) -> set[str]:
         """The same, with the names of the files as they are."""
-        words = ["--name-only", "--no-renames", "--no-ext-diff", *_SUBMODULES, "-z", "--relative"]
-        differing = self._git.names("diff", *words, base.commit)
-        untracked = self._git.names("ls-files", "--others", "--exclude-standard", "-z")
-        found = {*differing, *untracked, *self._overlooked(base.commit)}
+        found = self.named_by_git(base) | {*self._overlooked(base.commit)}
         changed = {file for name in found for file in self._files_of(name, base)}
         return changed | set(self._behind_links(changed, base.commit))
+
+    def named_by_git(self, base: BaseRevision) -> set[str]:
+        """The files of `differing` that git reports: not what links lead to, nor what git was told to overlook."""
+        words = ["--name-only", "--no-renames", "--no-ext-diff", *_SUBMODULES, "-z", "--relative"]
+        differing = self._git.names("diff", *words, base.commit)
+        return {*differing, *self._git.names("ls-files", "--others", "--exclude-standard", "-z")}
 
     def changed_lines(self, base: BaseRevision, name: str) -> list[range]:
         """The lines of a file, counted from 1, that differ from a revision, piece by piece. A piece is empty if lines

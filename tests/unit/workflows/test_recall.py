@@ -119,11 +119,21 @@ def test_only_judged_mutants_count() -> None:
 
 
 def test_tables_group_by_operator_file_and_suite() -> None:
-    assert "| `drop` | 1 of 2 (50 %, 9 % to 91 %) | 1 | 1 | 0 | 0 |" in tables.by_operator(MIXED)
-    assert "| `add` | 1 of 1 (100 %, 21 % to 100 %) | 0 | 0 | 1 | 1 |" in tables.by_operator(MIXED)
+    assert "| `drop` | 1 of 2 (50 %, 9 % to 91 %) | 1 | – | 1 | 0 | 0 |" in tables.by_operator(MIXED)
+    assert "| `add` | 1 of 1 (100 %, 21 % to 100 %) | 0 | – | 0 | 1 | 1 |" in tables.by_operator(MIXED)
     assert [row.split(" |")[0] for row in tables.by_file(MIXED)[2:]] == ["| `src/other.c`", "| `src/part.c`"]
     assert tables.by_suite(MIXED)[2:] == ["| `bitops` | 3 | 1 |", "| `sds` | 3 | 1 |"]
     assert "| `drop-1` | armv5 | sds | `wrong-result-drop-1` |" in tables.found_rows(MIXED)
+
+
+REACHED = (True, False, False, None)
+
+
+def test_survivors_that_no_test_executes_have_a_column() -> None:
+    ends = [an_outcome(f"drop-{number}", "survived") for number in range(4)]
+    reached = [msgspec.structs.replace(one, reached=known) for one, known in zip(ends, REACHED, strict=True)]
+    rows = tables.by_operator(a_document(*reached))
+    assert "| `drop` | 0 of 4 (0 %, 0 % to 49 %) | 4 | 2 | 0 | 0 | 0 |" in rows
 
 
 def test_the_weakest_pairs_of_suite_and_operator_come_first() -> None:
@@ -405,6 +415,9 @@ def test_outcomes_of_one_state_of_the_suites_are_not_resumed_with_another(tmp_pa
     """Regression: all states after a commit had the same name, so that a sample mixed outcomes of several states."""
     suite, notes = tmp_path / "suites" / "test_it.py", tmp_path / "notes"
     fakes.write(suite, "first")
+    # Regression: the links of Plumbline's own environment were refused like those of a stranger's tree.
+    fakes.write(tmp_path / ".gitignore", ".venv\n")
+    (tmp_path / ".venv").symlink_to("/usr")
     git(tmp_path, "init", "--quiet")
     made = commit(tmp_path)[:12]
     fakes.write(notes, "nothing depends on them")

@@ -150,6 +150,7 @@ def commit_of(root: Path) -> str:
         base = checkout.base("HEAD")
     except UsageError:
         return importlib.metadata.version("plumbline")
-    changed = [root / name for name in checkout.changed(base) if name.partition("/")[0] in DECIDING]
+    # The links of its environment lead out of it.
+    changed = [root / name for name in sorted(checkout.named_by_git(base)) if name.partition("/")[0] in DECIDING]
     content = [f"{path.relative_to(root)} {sha256_of(path) if path.is_file() else 'gone'}" for path in changed]
     return base.commit[:12] + (f"+{key_of(content)[:8]}" if content else "")

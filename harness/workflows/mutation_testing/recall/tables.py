@@ -44,9 +44,15 @@ def _grouped(head: str, outcomes: Iterable[MutantOutcome], key: Callable[[Mutant
     rows = []
     for name, members in sorted(groups.items()):
         states = collections.Counter(outcome.state for outcome in members)
-        counts = [states[state] for state in ("survived", "equivalent", "invalid", "unjudged")]
-        rows.append((f"`{name}`", str(share_of(members)), *counts))
-    return table([head, "found", "survived", "equivalent", "invalid", "unjudged"], rows)
+        counts = [states[state] for state in ("equivalent", "invalid", "unjudged")]
+        rows.append((f"`{name}`", str(share_of(members)), states["survived"], _not_reached(members), *counts))
+    return table([head, "found", "survived", "of these not reached", "equivalent", "invalid", "unjudged"], rows)
+
+
+def _not_reached(members: Iterable[MutantOutcome]) -> str:
+    """How many survivors no test executes: these lack a test, and the others a check of what a test sees."""
+    recorded = [outcome.reached for outcome in members if outcome.state == "survived" and outcome.reached is not None]
+    return str(recorded.count(False)) if recorded else "–"
 
 
 def by_suite(document: RecallDocument) -> list[str]:
