@@ -20,6 +20,7 @@ from harness.workflows.preparation.reach.reached_tests import (
     EVERY_TEST,
     KeptReach,
     added,
+    hosts_of,
     not_entered,
     select,
     selected,
@@ -236,14 +237,62 @@ def test_the_chosen_tests_must_enter_the_same_functions_again() -> None:
 def test_differences_of_the_native_build_count_by_the_targets_names(native: list[str], differing: set[str]) -> None:
     own = CodeChange(functions=frozenset(["bitopCommand"]), elsewhere=[])
     there = CodeChange(functions=frozenset(native), elsewhere=[])
-    found = with_native(own, there, ["bitopCommand", "pingCommand", "setKey", "setKey.isra.0"])
+    found = with_native(own, there, ["bitopCommand", "pingCommand", "setKey", "setKey.isra.0"], {})
     assert found == CodeChange(functions=frozenset(differing), elsewhere=[])
+
+
+def an_object(functions: str, *, defines: str = "", needs: str = "") -> ObjectCode:
+    return ObjectCode(
+        sha256="",
+        functions=dict.fromkeys(functions.split(), ""),
+        data="",
+        defines=defines.split(),
+        needs=needs.split(),
+        places=[],
+    )
+
+
+def a_program(**objects: ObjectCode) -> CodeMap:
+    return CodeMap(objects=objects, link=[], recipe="1")
+
+
+def test_a_function_that_the_target_has_inlined_is_in_one_of_its_objects_functions() -> None:
+    native = a_program(
+        anet=an_object("accept anetAccept", defines="anetAccept"),
+        net=an_object("acceptHandler", defines="acceptHandler", needs="anetAccept"),
+    )
+    target = a_program(
+        anet=an_object("anetAccept anetListen", defines="anetAccept anetListen"),
+        net=an_object("acceptHandler", defines="acceptHandler", needs="anetAccept"),
+    )
+    assert hosts_of("accept", native, target) == ["anetAccept", "anetListen"]
+    own = CodeChange(functions=frozenset(["anetAccept"]), elsewhere=[])
+    there = CodeChange(functions=frozenset(["accept"]), elsewhere=[])
+    inlined = {"accept": hosts_of("accept", native, target)}
+    assert with_native(own, there, ["anetAccept", "anetListen", "acceptHandler"], inlined).functions == {
+        "anetAccept",
+        "anetListen",
+    }
+
+
+def test_of_a_function_that_only_the_native_build_has_it_is_unknown_who_enters_it() -> None:
+    """On x86 alone, other objects call it, and what it enters there."""
+    native = a_program(
+        bits=an_object("countAvx2 count fast", defines="count countAvx2"),
+        server=an_object("main", needs="count countAvx2"),
+    )
+    target = a_program(bits=an_object("count", defines="count"), server=an_object("main", needs="count"))
+    assert hosts_of("countAvx2", native, target) == []
+    assert hosts_of("fast", native, target) == []
+    assert hosts_of("main", native, a_program()) == []
+    twice = a_program(one=an_object("same"), other=an_object("same"))
+    assert hosts_of("same", twice, twice) == []
 
 
 def test_data_of_the_native_build_has_no_recorded_reach() -> None:
     own = CodeChange(functions=frozenset(["bitopCommand"]), elsewhere=["src/a.o"])
     there = CodeChange(functions=frozenset(), elsewhere=["src/b.o"])
-    assert with_native(own, there, ["bitopCommand"]).elsewhere == ["src/a.o", "src/b.o of the native build"]
+    assert with_native(own, there, ["bitopCommand"], {}).elsewhere == ["src/a.o", "src/b.o of the native build"]
 
 
 def remarks_of(tmp_path: Path, *cells: tuple[str, str, LeftOut | None]) -> list[str]:

@@ -10,10 +10,10 @@ from harness.build.executed_blocks import code_of
 from harness.build.workshop import build_code
 from harness.core import json_codec
 from harness.core.target_model import ORACLE
-from harness.workflows.preparation.reach.reached_tests import with_native
+from harness.workflows.preparation.reach.reached_tests import hosts_of, with_native
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
     from pathlib import Path
 
     from harness.analysis.code.code_map import CodeMap
@@ -70,13 +70,16 @@ class ProgramCodes:
         return self._maps[folder]
 
     def with_native_change(
-        self, own: CodeChange, since: str, native: CodeMap | None, functions: Iterable[str]
+        self, own: CodeChange, since: str, native: CodeMap | None, functions: Collection[str], code: CodeMap
     ) -> CodeChange:
         """A target's change together with the native build's, if both runs have one. `since`: the name of the earlier
-        run, or BASE. `native`: the code of its native build.
+        run, or BASE. `native`: the code of its native build. `code`: that of the target's, now.
         """
         if native is None or self.native is None:
             return own
         if since not in self._native_changes:
             self._native_changes[since] = differences(native, self.native)
-        return with_native(own, self._native_changes[since], functions)
+        change = self._native_changes[since]
+        lacking = change.functions - set(functions)
+        inlined = {one: set(hosts_of(one, self.native, code)) & set(functions) for one in lacking}
+        return with_native(own, change, functions, inlined)

@@ -134,7 +134,7 @@ class ReachSelection:
     def _change(self, cell: Cell, kept: KeptReach) -> CodeChange:
         """What has changed since then, of everything on which a cell's tests depend."""
         return self.codes.with_native_change(
-            differences(kept.code, self._codes[cell]), kept.run, kept.native, kept.functions
+            differences(kept.code, self._codes[cell]), kept.run, kept.native, kept.functions, self._codes[cell]
         )
 
 

@@ -68,18 +68,35 @@ class CellSelection(Record, frozen=True):
 EVERY_TEST = CellSelection(without=[])
 
 
-def with_native(own: CodeChange, native: CodeChange, functions: Iterable[str]) -> CodeChange:
+def with_native(
+    own: CodeChange, native: CodeChange, functions: Iterable[str], inlined: Mapping[str, Collection[str]]
+) -> CodeChange:
     """What differs in a target's program or in the native build, whose `native` change is expressed by the names of the
-    target's `functions`. A function that the target lacks keeps its name: it is unknown which tests enter it.
+    target's `functions`. `inlined`: as `hosts_of` says, for functions that the target lacks. Of any other such function
+    it is unknown which tests enter it, and it keeps its name.
     """
     alike: dict[str, list[str]] = {}
     for name in functions:
         alike.setdefault(_whole(name), []).append(name)
-    named = {name for one in native.functions for name in alike.get(_whole(one), [one])}
+    named = {name for one in native.functions for name in alike.get(_whole(one)) or inlined.get(one) or [one]}
     return CodeChange(
         functions=own.functions | named,
         elsewhere=[*own.elsewhere, *(f"{one} of the native build" for one in native.elsewhere)],
     )
+
+
+def hosts_of(function: str, native: CodeMap, target: CodeMap) -> list[str]:
+    """The functions of a target's object one of which is entered if the native build enters `function`, which the
+    target has inlined: all of the object, unless the native build may enter its code in another way. Empty if unknown.
+    """
+    places = [name for name, code in native.objects.items() if function in code.functions]
+    there = target.objects.get(places[0]) if len(places) == 1 else None
+    if there is None:
+        return []
+    needed = {name for place, code in native.objects.items() if place != places[0] for name in code.needs}
+    ways_in = needed & set(native.objects[places[0]].defines)
+    # A function that only the native build has may be its way into this code.
+    return sorted(there.functions) if ways_in <= set(there.defines) - {_whole(function)} else []
 
 
 def _whole(function: str) -> str:

@@ -67,7 +67,7 @@ class UntestedChange:
         if old is None or new is None or old.recipe != new.recipe:
             return None
         functions = self._codes.of(self._cells.server(target), target).function_names
-        change = self._codes.with_native_change(differences(old, new), BASE, self._run.base.code.native, functions)
+        change = self._codes.with_native_change(differences(old, new), BASE, self._run.base.code.native, functions, new)
         here = (change.functions | added(old, new)).intersection(functions)
         elsewhere = change.elsewhere or (["functions that are gone"] if change.functions and not here else [])
         return CodeChange(functions=here, elsewhere=elsewhere)
