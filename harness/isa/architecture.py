@@ -188,10 +188,16 @@ class Architecture(NamedTuple):
     by the distance from the global offset table: the table is at the relocation's own place minus its addend. Empty if
     tables are elsewhere, or found in another way.
     """
+    exact_relocations: Mapping[str, tuple[int, ...]] = {}
+    """ELF's name of a machine -> types of relocations of instructions whose addend is the distance from the symbol to
+    what they refer to. The addend of others may be relative to the instruction's end.
+    """
     padding: Mapping[str, bytes] = {}
     """ELF's name of a machine -> a pattern of the instructions with which assemblers fill the space up to an alignment.
     Empty if that is a single instruction, repeated.
     """
+    at_any_address: frozenset[str] = frozenset()
+    """ELF's names of the machines on which the address of no integer matters. Compilers align only wider data there."""
     ignored_warnings: tuple[str, ...] = ()
     """Self-tests of servers that misinterpret the emulator and prevent the start: values of the option
     `ignore-warnings`.

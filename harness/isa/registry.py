@@ -38,8 +38,14 @@ TABLE_RELOCATIONS = {
     machine: types for architecture in ARCHITECTURES for machine, types in architecture.table_relocations.items()
 }
 """See `Architecture.table_relocations`."""
+EXACT_RELOCATIONS = {
+    machine: types for architecture in ARCHITECTURES for machine, types in architecture.exact_relocations.items()
+}
+"""See `Architecture.exact_relocations`."""
 PADDING = {machine: pattern for architecture in ARCHITECTURES for machine, pattern in architecture.padding.items()}
 """See `Architecture.padding`."""
+AT_ANY_ADDRESS = frozenset[str]().union(*(architecture.at_any_address for architecture in ARCHITECTURES))
+"""See `Architecture.at_any_address`."""
 
 
 def of_isa(isa: str) -> Architecture:

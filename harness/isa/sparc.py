@@ -114,11 +114,15 @@ _NOTATION = AccessNotation(
     ],
 )
 
+_ELF_NAMES = ("EM_SPARC", "EM_SPARC32PLUS", "EM_SPARCV9")
+
 SPARC = Architecture(
     isas=("sparc",),
     macros="sparc|sparc64|sparcv9",
     # R_SPARC_PC10 and R_SPARC_PC22 of <elf.h>, in what GCC makes of a switch: _GLOBAL_OFFSET_TABLE_-(TABLE-.).
-    table_relocations=dict.fromkeys(("EM_SPARC", "EM_SPARC32PLUS", "EM_SPARCV9"), (16, 17)),
+    table_relocations=dict.fromkeys(_ELF_NAMES, (16, 17)),
+    # R_SPARC_HI22, LO10, HH22, HM10, LM22, and R_SPARC_GOTDATA_HIX22 to R_SPARC_GOTDATA_OP.
+    exact_relocations=dict.fromkeys(_ELF_NAMES, (9, 12, 34, 35, 36, 80, 81, 82, 83, 84)),
     variants={
         # 64-bit stacks are biased (SPARC V9 ABI).
         "sparc64": Variant(8, True, _windows(bias=2047), _V9),

@@ -12,4 +12,5 @@ X86 = Architecture(
     macros=r"i386|i686|x86_64|amd64|SSE\w*|AVX\w*|HAVE_AVX\w*",
     variants={},
     padding={"EM_X86_64": rb"(?:%b)+" % _NOP},
+    at_any_address=frozenset({"EM_X86_64", "EM_386"}),
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -20,6 +20,7 @@ from elftools.elf.elffile import ELFFile
 from harness.analysis.code.jump_tables import JumpTables
 from harness.analysis.code.object_file import ObjectFile
 from harness.core.model import Record
+from harness.isa.registry import EXACT_RELOCATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from harness.analysis.code.jump_tables import JumpTable
     from harness.analysis.code.object_file import ObjectSymbol
 
-RECIPE = "5"
+RECIPE = "6"
 """Part of every map: raise it when digests are made in another way."""
 _WRITE, _MERGED = 1, 0x10
 """SHF_WRITE, SHF_MERGE of <elf.h>."""
@@ -137,7 +138,10 @@ class _Digests:
         for one in named:
             data.update(f"{one.name} {one.value} {one.size}\n".encode())
             data.update(self._part(number, one.value, one.size))
-        if flags & _MERGED or (flags & _WRITE and not named) or unmeasured:
+        if self._file.has_strings(number):
+            # The linker places each string by itself, and functions count by the strings that they refer to.
+            data.update(b"\0".join(sorted(filter(None, self._file.content[number].split(b"\0")))))
+        elif flags & _MERGED or (flags & _WRITE and not named) or unmeasured:
             data.update(self._part(number, 0, self._file.size(number)))
 
     def _part(self, section: int, start: int, size: int, tables: Mapping[int, JumpTable] | None = None) -> bytes:
@@ -145,17 +149,46 @@ class _Digests:
 
         The places of the `tables` do not count.
         """
-        parts = [bytes(self._file.content[section][start : start + size])]
+        content = bytearray(self._file.content[section][start : start + size])
+        meanings = []
         for offset, kind, symbol, addend in self._file.relocations_in(section, start, size):
-            name, unnamed = self._file.referred(symbol)
-            if addend and (within := self._file.within_function(symbol, addend)):
-                parts.append(f"{offset - start} {kind} {within}\n".encode())
-                continue
-            if tables and self._tables.finds(kind, name) and (table := tables.get(offset - addend)):
-                parts.append(f"{offset - start} {kind} table {table.number}\n".encode())
-                continue
-            parts.append(f"{offset - start} {kind} {name}+{addend} {self._digest(unnamed)}\n".encode())
-        return b"".join(parts)
+            table = tables.get(offset - addend) if tables else None
+            if table is not None and self._tables.finds(kind, self._file.referred(symbol)[0]):
+                meaning = f"table {table.number}".encode()
+            else:
+                in_code = self._file.is_executable(section)
+                meaning = self._referred(kind, symbol, addend, None if in_code else content, offset - start)
+            meanings.append(f"{offset - start} {kind} ".encode() + meaning + b"\n")
+        return bytes(content) + b"".join(meanings)
+
+    def _referred(self, kind: int, symbol: int, addend: int, data: bytearray | None, place: int) -> bytes:
+        """What a relocation refers to. `data`: the bytes of the data with the pointer at `place`; None for code."""
+        file = self._file
+        if addend and (within := file.within_function(symbol, addend)):
+            return within.encode()
+        text, inside = None, 0
+        if not file.symbols[symbol].is_section:
+            text, inside = file.string(symbol), addend
+        elif data is not None:
+            text = self._pointed(data, place, symbol, addend)
+        elif kind in EXACT_RELOCATIONS.get(file.machine, ()):
+            text = file.string(symbol, addend)
+        if text is not None:
+            return f"string+{inside} ".encode() + text
+        name, unnamed = file.referred(symbol)
+        return f"{name}+{addend} {self._digest(unnamed)}".encode()
+
+    def _pointed(self, data: bytearray, place: int, symbol: int, addend: int) -> bytes | None:
+        """The string to which a pointer leads, by a symbol of the section; None for another pointer.
+
+        Erases the string's place, which `data` has if the relocation has no addend.
+        """
+        word = slice(place, place + self._file.pointer_bytes)
+        order: Literal["little", "big"] = "little" if self._file.order == "<" else "big"
+        text = self._file.string(symbol, addend + int.from_bytes(data[word], order))
+        if text is not None:
+            data[word] = bytes(len(data[word]))
+        return text
 
     def _digest(self, number: int | None) -> str:
         """The digest of a section, and of all sections without names that it leads to; empty for none."""
@@ -167,19 +200,31 @@ class _Digests:
             while waiting:
                 here = waiting.pop()
                 led = {file.referred(symbol)[1] for _, _, symbol, _ in file.relocations_in(here, 0, file.size(here))}
-                new = {each for each in led if each is not None} - reached
+                new = {each for each in led if each is not None and not file.has_strings(each)} - reached
                 reached |= new
                 waiting += new
             made = hashlib.sha256()
             for each in sorted(reached):
                 made.update(f"{file.sections[each].name} {file.size(each)}\n".encode())
-                made.update(file.content[each])
-                jumps = self._tables.among_constants[each]
-                for offset, kind, symbol, addend in file.relocations_in(each, 0, file.size(each)):
-                    into = f"{file.referred(symbol)[0]}+{addend}" if offset not in jumps else jumps[offset].name
-                    made.update(f"{offset} {kind} {into}\n".encode())
+                made.update(self._unnamed(each))
             self._of_section[number] = made.hexdigest()
         return self._of_section[number]
+
+    def _unnamed(self, number: int) -> bytes:
+        """A digest's input for a section without names: its bytes, and what its relocations refer to."""
+        file, jumps = self._file, self._tables.among_constants[number]
+        content = bytearray(file.content[number])
+        meanings = []
+        for offset, kind, symbol, addend in file.relocations_in(number, 0, file.size(number)):
+            name, section = file.referred(symbol)
+            if offset in jumps:
+                into = jumps[offset].name.encode()
+            elif section is None or not file.has_strings(section):
+                into = f"{name}+{addend}".encode()
+            else:
+                into = self._referred(kind, symbol, addend, content, offset)
+            meanings.append(f"{offset} {kind} ".encode() + into + b"\n")
+        return bytes(content) + b"".join(meanings)
 
 
 def _in_words(tables: Iterable[JumpTable]) -> str:

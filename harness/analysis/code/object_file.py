@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from elftools.common.exceptions import ELFError
 
 from harness.analysis.symbol_table import FUNCTION, symbol_rows
-from harness.isa.registry import PADDING, SYMBOL_FIRST, UNWINDING_SECTIONS
+from harness.isa.registry import AT_ANY_ADDRESS, PADDING, SYMBOL_FIRST, UNWINDING_SECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,9 @@ _UNDEFINED = 0
 """SHN_UNDEF."""
 _MOST_BIAS_BYTES = 8
 """How far an addend may be below its destination: by the length of the field and of the rest of the instruction."""
+_STRINGS = 0x10 | 0x20
+"""SHF_MERGE, SHF_STRINGS."""
+_WORD_BYTES = 4
 _RESERVED = 0xFF00
 """SHN_LORESERVE: from here on, section numbers have special meanings."""
 _UNWINDING = (".eh_frame", ".gcc_except_table", *UNWINDING_SECTIONS)
@@ -141,6 +144,31 @@ class ObjectFile:
         if symbol.is_function if executable else symbol.is_data:
             return symbol.name, None
         return f"{section.name}+{symbol.value}", None if executable else symbol.section
+
+    def has_strings(self, number: int) -> bool:
+        """Whether a section consists of strings that the linker merges, and whose places do not matter: each of them is
+        aligned as words are, or the machine does not ask for it.
+        """
+        section = self.sections[number]
+        is_strings = section["sh_flags"] & _STRINGS == _STRINGS and section["sh_entsize"] == 1
+        return bool(is_strings) and (section["sh_addralign"] >= _WORD_BYTES or self.machine in AT_ANY_ADDRESS)
+
+    def string(self, index: int, offset: int = 0) -> bytes | None:
+        """The string of a section of `has_strings` to which a symbol leads; None for any other symbol.
+
+        `offset`: what is added to a symbol that stands for the section.
+        """
+        symbol = self.symbols[index]
+        if symbol.section not in self.content or not self.has_strings(symbol.section):
+            return None
+        content, start = self.content[symbol.section], symbol.value + offset
+        end = content.find(b"\0", start)
+        return content[start:end] if 0 <= start <= end else None
+
+    @property
+    def pointer_bytes(self) -> int:
+        """The size of an address."""
+        return 8 if self._wide else 4
 
     def within_function(self, index: int, addend: int) -> str:
         """The function and the offset in it to which a relocation against a section of code refers; empty for none.

@@ -102,6 +102,51 @@ def target(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+STRINGS = (
+    'const char *one(void) { return "a first string, not short"; }\n',
+    'const char *other(void) { return "and another one"; }\n',
+    'const char *const names[] = {"a third string", "a fourth, also longer", ""};\n',
+    'static const char *own[] = {"a fifth", "a sixth string"};\nconst char *of(int n) { return own[n]; }\n',
+)
+
+
+def test_strings_in_another_order_make_no_difference(target: str, tmp_path: Path) -> None:
+    """The order in which a compiler writes them follows from the order in which it generates the code."""
+    one, other, *data = STRINGS
+    old = objects(target, tmp_path / "old", "".join(STRINGS))
+    new = objects(target, tmp_path / "new", "".join([other, one, *data]))
+    assert old is not None
+    assert new is not None
+    assert old.objects["some.o"].functions.keys() >= {"one", "other", "of"}
+    assert old.objects["some.o"].sha256 != new.objects["some.o"].sha256
+    assert differences(old, new) == CodeChange(functions=frozenset(), elsewhere=[])
+
+
+def test_another_string_counts_for_the_function_that_refers_to_it(target: str, tmp_path: Path) -> None:
+    old = objects(target, tmp_path / "old", "".join(STRINGS))
+    new = objects(target, tmp_path / "new", "".join(STRINGS).replace("another one", "another two"))
+    assert old is not None
+    assert new is not None
+    found = differences(old, new)
+    assert found.elsewhere == ["some.o"]
+    assert "other" in found.functions
+    assert "one" not in found.functions
+    pointed = objects(target, tmp_path / "pointed", "".join(STRINGS).replace("a fourth, also", "a fourth, even"))
+    assert pointed is not None
+    assert differences(old, pointed).elsewhere == ["some.o"]
+
+
+def test_exchanged_strings_count_for_the_functions_that_refer_to_them(target: str, tmp_path: Path) -> None:
+    """The same strings are in the same places: only what refers to them differs."""
+    old = objects(target, tmp_path / "old", "".join(STRINGS))
+    one, other = (text.partition('"')[2].partition('"')[0] for text in STRINGS[:2])
+    exchanged = "".join(STRINGS).replace(one, "?").replace(other, one).replace("?", other)
+    new = objects(target, tmp_path / "new", exchanged)
+    assert old is not None
+    assert new is not None
+    assert differences(old, new) == CodeChange(functions=frozenset({"one", "other"}), elsewhere=[])
+
+
 def test_an_edited_function_differs(target: str, change: Change) -> None:
     found = change(target, "return n * 3", "return n * 5 + 1")
     assert "alone" in found.functions
