@@ -301,6 +301,17 @@ def test_two_commands_try_different_files_at_the_same_time(tmp_path: Path) -> No
     )
 
 
+def test_a_document_names_the_files_of_tests_once(tmp_path: Path) -> None:
+    mutants = example(tmp_path)[:2]
+    journal = Journal(tmp_path / "journal")
+    for one, files in zip(mutants, (["tests/b.py"], ["tests/a.py", "tests/b.py"]), strict=True):
+        journal.add(Entry(mutant=one.name, stage="end_to_end", state="survived", files=files))
+    found = document.document("0" * 12, 62, mutants, journal)
+    assert found.tried == ["tests/a.py", "tests/b.py"]
+    assert [entry.files for one in found.mutants for entry in one.stages] == [[], []]
+    assert "tests/end_to_end/house/test_documents.py" in document.files_on_servers(ROOT)
+
+
 def test_the_shares_count_a_mutant_for_each_command_that_kills_it() -> None:
     def judged(number: int, stage: Stage, by: str) -> document.JudgedMutant:
         name = f"harness/{'judge' if number < 3 else 'run'}/a.py::f::constant-{number}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.core import json_codec
 from harness.core.model import Record
 from harness.core.strict_toml import ROOT, read_toml
@@ -59,6 +61,8 @@ class MutantsDocument(Record, frozen=True):
     commit: str
     seed: int
     mutants: list[JudgedMutant]
+    tried: list[str] = msgspec.field(default_factory=list)
+    """The files of the tests on servers and of the costly tests that have run on those that survived the others."""
 
 
 class Survivor(Record, frozen=True):
@@ -83,13 +87,16 @@ def document(commit: str, seed: int, sample: Iterable[Mutant], journal: Journal)
     """What is known of a sample: the mutants for which some tests have run."""
     stages: tuple[Stage, ...] = RUNS["ci/test --all"]
     judged = []
+    tried: set[str] = set()
     for one in sample:
         entries = [entry for stage in stages if (entry := journal.get(one.name, stage)) is not None]
         if entries:
+            tried.update(file for entry in entries if entry.stage == "end_to_end" for file in entry.files)
+            entries = [msgspec.structs.replace(entry, files=[]) for entry in entries]
             judged.append(
                 JudgedMutant(name=one.name, line=one.line, before=one.before, after=one.after, stages=entries)
             )
-    return MutantsDocument(commit=commit, seed=seed, mutants=judged)
+    return MutantsDocument(commit=commit, seed=seed, mutants=judged, tried=sorted(tried))
 
 
 def read_document(path: Path = STORED) -> MutantsDocument:
@@ -109,8 +116,20 @@ def shares(found: MutantsDocument) -> list[str]:
 
 
 def share_rows() -> list[str]:
-    """docs/TESTS.md's table."""
-    return shares(read_document())
+    """docs/TESTS.md's table, and how much of it is known."""
+    found = read_document()
+    every = files_on_servers(ROOT)
+    tried = len(every.intersection(found.tried))
+    sentence = f"Of the {len(every)} files of tests on servers and of costly tests, {tried} were tried."
+    return [*shares(found), "", sentence]
+
+
+def files_on_servers(root: Path) -> set[str]:
+    """The files of tests that `ci/test` has, and `ci/test --quick` has not or not whole."""
+    tests = root / "tests"
+    costly = [path for path in (tests / "unit").rglob("test_*.py") if "pytest.mark.costly" in path.read_text("utf-8")]
+    paths = [*(tests / "end_to_end").rglob("test_*.py"), *costly]
+    return {path.relative_to(root).as_posix() for path in paths}
 
 
 def _shares(title: str, mutants: Sequence[JudgedMutant], stages: Container[Stage]) -> tuple[object, ...]:
