@@ -1,0 +1,107 @@
+"""The tables of docs/PROGRAMS.md that show the survey."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from harness.core.finding import Verdict
+from harness.report.formats.markdown import as_text
+from harness.report.markdown_table import table
+from tools.survey import document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tools.survey.document import Answer, Answers, PackageList, Survey, Trial
+
+UNREAD = "**not read yet**"
+CAUSES = {
+    "program": "a bug of the program",
+    "test": "a mistake of its tests",
+    "busy": "a limit of time",
+    "build": "its build",
+    "emulator": "the emulator",
+}
+
+
+def state(chosen: PackageList, stored: Answers, survey: Survey) -> list[str]:
+    """How much of the list has run, and what it showed."""
+    trials = chosen.trials
+    answers = [answer for trial in trials if (answer := stored.of(trial))]
+    whole = sum(all(stored.of(trial) for trial in one.trials) for one in chosen.packages)
+    some = len({one.package for one in answers})
+    verdicts = Counter(one.verdict for one in answers)
+    told = ", ".join(f"{count} {verdict.value}" for verdict, count in sorted(verdicts.items()))
+    failing = [(one, fault) for one in answers for fault in one.failing]
+    readings = [survey.reading_of(one.package, one.target, fault.id) for one, fault in failing]
+    causes: Counter[str] = Counter(one.cause for one in readings if one)
+    read = "; ".join(f"{causes[cause]}: {words}" for cause, words in CAUSES.items() if causes[cause])
+    by_rule = sum(not one.named for one in chosen.packages)
+    of_rule = (
+        f"The index of {chosen.indexed} has {chosen.considered} source packages. {chosen.libraries} build a library in "
+        f"C or C++, and {chosen.fitting} of them fit the rule. The list has the first {by_rule} of them and "
+        f"{len(chosen.packages) - by_rule} named packages, {len(trials)} trials in all."
+    )
+    ran = (
+        f"**{len(answers)} of {len(trials)} trials have run**, of {some} of {len(chosen.packages)} packages: "
+        f"{told or 'none'}. {whole} packages have run on all their targets."
+    )
+    known = f"{sum(one is not None for one in readings)} of {len(failing)} findings have been read"
+    return [of_rule, "", ran, known + (f" ({read})." if read else ".")]
+
+
+def package_rows(chosen: PackageList, stored: Answers, survey: Survey) -> list[str]:
+    """A row for each trial, in the order of the list."""
+    rows = [
+        _row("named" if package.named else number, trial, stored.of(trial), survey)
+        for number, package in enumerate(chosen.packages, start=1)
+        for trial in package.trials
+    ]
+    return table(
+        ["", "package", "target", "verdict", "programs", "seconds", "faults, or why there is no verdict"], rows
+    )
+
+
+def _row(place: int | str, trial: Trial, answer: Answer | None, survey: Survey) -> tuple[object, ...]:
+    begin = (place, f"{trial.package.name} {trial.package.version}", f"`{trial.target}`")
+    if answer is None:
+        return (*begin, "", "", "", "not run yet")
+    verdict = answer.verdict.value if answer.verdict is Verdict.PASS else f"**{answer.verdict.value}**"
+    return (*begin, verdict, answer.programs, round(answer.seconds), _said(answer, survey))
+
+
+def _said(answer: Answer, survey: Survey) -> str:
+    said = []
+    for fault in answer.failing:
+        reading = survey.reading_of(answer.package, answer.target, fault.id)
+        place = f" at {as_text(fault.place)}" if fault.place else ""
+        why = UNREAD
+        if reading:
+            why = as_text(reading.because)
+            why = (
+                f"[{CAUSES[reading.cause]}](#{reading.link}): {why}"
+                if reading.link
+                else f"{CAUSES[reading.cause]}: {why}"
+            )
+        said.append(f"`{as_text(fault.id)}`{place}: {why}")
+    said += [as_text(line) for line in answer.reason.splitlines()]
+    return "<br>".join(said)
+
+
+def named_rows(survey: Survey) -> list[str]:
+    """The packages that public reports name."""
+    rows = [(one.name, as_text(one.report) or "named without a report") for one in survey.named]
+    return table(["package", "what was reported"], rows)
+
+
+def tables(
+    chosen: PackageList | None = None, stored: Answers | None = None, survey: Survey | None = None
+) -> dict[str, Callable[[], list[str]]]:
+    """The tables of docs/PROGRAMS.md by their marks; of the stored data by default."""
+    packages, answers, written = chosen or document.chosen(), stored or document.read(), survey or document.survey()
+    return {
+        "survey": lambda: state(packages, answers, written),
+        "named": lambda: named_rows(written),
+        "packages": lambda: package_rows(packages, answers, written),
+    }

@@ -1,0 +1,42 @@
+"""Why a build failed, from its output: the first line that names what is missing or wrong.
+
+It quotes the line, and does not guess what the person would have to install.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tools.checks import without_places
+
+LONGEST = 200
+_LINES = (
+    # A program or a header that is not there, before what follows from it.
+    re.compile(r".*: (?:command )?not found$"),
+    re.compile(r".*fatal error: \S+: No such file or directory$"),
+    re.compile(r".*cannot find -l\S+.*"),
+    re.compile(r"configure: error: .+"),
+    re.compile(r"\S*meson\.build:\d+:\d+: ERROR: .+"),
+    re.compile(r"ERROR: .+"),
+    re.compile(r"\s*Could NOT find .+"),
+    re.compile(r"\S+\.ac:\d+: error: .+"),
+    re.compile(r"\S*(?:aclocal|autoreconf|automake|libtoolize)\S*: (?:error|warning|line \d+): .+"),
+    re.compile(r".*undefined reference to .+"),
+    re.compile(r"\S+:\d+:(?:\d+:)? (?:fatal )?error: .+"),
+    re.compile(r"CMake Error\b.*"),
+    re.compile(r"make(?:\[\d+\])?: \*\*\* .+"),
+)
+"""What a line says of a failure, the most telling first."""
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_TRIED = re.compile(r"^(?:checking|--|Checking|Looking|configure: WARNING|.*\bwarning: )")
+"""A probe, which a build survives."""
+
+
+def reason_in(output: str) -> str:
+    """The line of a failed build's output that tells most about it; empty if no line does."""
+    lines = [_ANSI.sub("", line).rstrip() for line in output.splitlines()]
+    lines = [line for line in lines if not _TRIED.match(line)]
+    for pattern in _LINES:
+        if found := next((line for line in lines if pattern.fullmatch(line)), ""):
+            return without_places(found.strip())[:LONGEST]
+    return ""
