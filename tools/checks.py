@@ -34,6 +34,8 @@ LAST_LINES = 5
 JUDGED = {ExitCode.PASS, ExitCode.FINDINGS, ExitCode.INCONCLUSIVE}
 _ADDRESS = re.compile(r"\b[a-z]+://\S*/| *\[IP: [^]]*\]|(?<![\w.])/(?:[\w.+-]+/)+")
 """An address, or the folders of an absolute path: each machine has its own."""
+_MESSAGE = re.compile(r"^error: (?:(?!\n  try: ).)*", re.DOTALL | re.MULTILINE)
+"""An error of Plumbline, without the remedy."""
 
 
 class SuiteTally(Record, frozen=True):
@@ -92,8 +94,10 @@ def run_check(words: Sequence[str], run: Path, *, jobs: int | None, deadline_sec
 
 
 def last_lines(output: str) -> str:
-    """The end of an output, without what only this machine has."""
-    return "\n".join(without_places(line) for line in output.strip().splitlines()[-LAST_LINES:])
+    """The end of an output, or its error message to the remedy, without what only this machine has."""
+    message = _MESSAGE.search(output.strip())
+    said = message[0] if message else output
+    return "\n".join(without_places(line) for line in said.strip().splitlines()[-LAST_LINES:])
 
 
 def without_places(line: str) -> str:

@@ -47,16 +47,10 @@ BINARIES = "amd64"
 
 def choose(cache: Cache, progress: Progress) -> PackageList:
     """The packages that the rule chooses now. Raises InfrastructureError if an index cannot be read."""
-    indexes = []
-    with tempfile.TemporaryDirectory(prefix="plumbline-survey-") as folder:
-        for architecture in ("", BINARIES):
-            name = f"{document.SUITE}-{architecture}".removesuffix("-")
-            with cache.lock(f"apt-{name}"):
-                apt = Apt(cache.path("apt", name), document.SUITE, architecture)
-                apt.ready_index(progress, offline=False, remedy="")
-                indexes.append(apt.index(Path(folder) / (architecture or "sources")))
-    sources, packages = (list(rule.paragraphs(text)) for text in indexes)
-    found = rule.choose(sources, packages, document.survey())
+    survey = document.survey()
+    suites = dict.fromkeys([document.SUITE, *(one.suite for one in survey.named)])
+    sources = {suite: _index(cache, progress, suite) for suite in suites}
+    found = rule.choose(sources, _index(cache, progress, document.SUITE, BINARIES), survey)
     return document.PackageList(
         indexed=datetime.datetime.now(datetime.UTC).date().isoformat(),
         considered=found.considered,
@@ -64,6 +58,15 @@ def choose(cache: Cache, progress: Progress) -> PackageList:
         fitting=found.fitting,
         packages=found.packages,
     )
+
+
+def _index(cache: Cache, progress: Progress, suite: str, architecture: str = "") -> list[dict[str, str]]:
+    """The paragraphs of a suite's index of source packages, or of the binary packages of an architecture."""
+    name = f"{suite}-{architecture}" if architecture else suite
+    with tempfile.TemporaryDirectory(prefix="plumbline-survey-") as folder, cache.lock(f"apt-{name}"):
+        apt = Apt(cache.path("apt", name), suite, architecture)
+        apt.ready_index(progress, offline=False, remedy="")
+        return list(rule.paragraphs(apt.index(Path(folder) / "index")))
 
 
 def wanted(trials: Sequence[Trial], stored: Answers, *, again: bool) -> list[Trial]:

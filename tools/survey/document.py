@@ -48,6 +48,8 @@ class NamedPackage(Record, frozen=True):
     """What public reports say about it, in a few words; empty if a porter named the package without one."""
     targets: tuple[str, ...] = ()
     """The targets, where the report decides; empty: those that the rule gives."""
+    suite: str = SUITE
+    """The suite of Debian; another one where the archive no longer has the file of this one."""
 
 
 class Reading(Record, frozen=True):
@@ -102,13 +104,14 @@ class Package(Record, frozen=True):
     libraries: tuple[str, ...]
     """The libraries that it needs, which `--with` fetches where Debian has them for the target."""
     targets: tuple[str, ...]
+    suite: str = SUITE
     named: bool = False
     """Whether a public report names it, and the rule does not choose it."""
 
     @property
     def source(self) -> str:
         """The package, as `plumb deb` takes it."""
-        return f"{SUITE}/{self.name}={self.version}"
+        return f"{self.suite}/{self.name}={self.version}"
 
     @property
     def trials(self) -> list[Trial]:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from harness.build.sources.debian_source import version_in
 from harness.core.errors import UsageError
-from tools.survey.document import WRITTEN, Package
+from tools.survey.document import SUITE, WRITTEN, Package
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from tools.survey.document import Survey
+    from tools.survey.document import NamedPackage, Survey
 
 CHOSEN = 60
 MOST_LIBRARIES = 2
@@ -99,9 +99,9 @@ def _holds(places: str) -> bool:
     return not words or bool(_HERE & {*words})
 
 
-def parted(fields: Mapping[str, str], tools: Collection[str]) -> tuple[list[str], list[str]]:
+def parted(fields: Mapping[str, str], survey: Survey) -> tuple[list[str], list[str]]:
     """What a source package needs: libraries, and what is neither a library nor a tool."""
-    others = [name for name in needed(fields) if name not in tools and not name.startswith(TOOL_PREFIXES)]
+    others = [name for name in needed(fields) if name not in survey.tools and not name.startswith(TOOL_PREFIXES)]
     return [one for one in others if one.endswith("-dev")], [one for one in others if not one.endswith("-dev")]
 
 
@@ -143,50 +143,71 @@ def size_bytes(source: Mapping[str, str]) -> int:
 
 
 def choose(
-    sources: Iterable[Mapping[str, str]],
+    sources: Mapping[str, Iterable[Mapping[str, str]]],
     packages: Iterable[Mapping[str, str]],
     survey: Survey,
     *,
     count: int = CHOSEN,
 ) -> Chosen:
-    """Apply the rule to the paragraphs of the indexes of source packages and of binary packages.
+    """Apply the rule to the indexes. `sources`: suite -> the paragraphs of its source packages, of `SUITE` and of those
+    of named packages; `packages`: those of the binary packages of `SUITE`.
 
-    Raises UsageError for a named package that the index lacks.
+    Raises UsageError for a named package that its suite lacks.
     """
+    newest = {suite: _newest(paragraphs) for suite, paragraphs in sources.items()}
+    every = newest[SUITE]
+    binaries = {fields["Package"]: fields for fields in packages}
+    numbers = dependants(binaries)
+    with_library = [fields for fields in every.values() if builds_library(fields, binaries)]
+    fitting = [fields for fields in with_library if _fits(fields, survey)]
+    first = sorted(fitting, key=lambda fields: (-numbers.get(fields["Package"], 0), fields["Package"]))[:count]
+    given = {one.name: one for one in survey.named}
+    drawn = {fields["Package"] for fields in first}
+    added = [_named(one, newest) for one in survey.named if one.name not in drawn]
+    pairs = itertools.cycle(PAIRS)
+    chosen = []
+    for fields in [*first, *added]:
+        name = fields["Package"]
+        found, _ = parted(fields, survey)
+        # A named package has its targets even where the rule chooses it: the report is about one of them.
+        targets = given[name].targets if name in given else ()
+        chosen.append(
+            Package(
+                name=name,
+                version=fields["Version"],
+                dependants=numbers.get(name, 0),
+                size_bytes=size_bytes(fields),
+                libraries=tuple(found),
+                targets=targets or (WITH_LIBRARIES if found else next(pairs)),
+                suite=SUITE if name in drawn else given[name].suite,
+                named=name not in drawn,
+            )
+        )
+    return Chosen(len(every), len(with_library), len(fitting), tuple(chosen))
+
+
+def _newest(paragraphs: Iterable[Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
+    """Name -> the newest version of a source package. What is kept for another package's sake alone is left out."""
     every: dict[str, Mapping[str, str]] = {}
-    for fields in sources:
+    for fields in paragraphs:
         if fields.get("Extra-Source-Only") == "yes":
             continue
         there = every.get(fields["Package"])
         if (
             there is None
-            or version_in(f"Version: {there['Version']}\nVersion: {fields['Version']}\n") != there["Version"]
+            or version_in(f"Version: {there['Version']}\nVersion: {fields['Version']}") != there["Version"]
         ):
             every[fields["Package"]] = fields
-    binaries = {fields["Package"]: fields for fields in packages}
-    numbers = dependants(binaries)
-    with_library = [name for name, fields in every.items() if builds_library(fields, binaries)]
-    by_name = {one.name: one for one in survey.named}
-    if absent := [name for name in by_name if name not in every]:
-        raise UsageError(f"the index has no source package {absent[0]}", where=str(WRITTEN))
-    parts = {name: parted(every[name], {*survey.tools}) for name in {*with_library, *by_name}}
-    fitting = [name for name in with_library if len(parts[name][0]) <= MOST_LIBRARIES and not parts[name][1]]
-    first = sorted(fitting, key=lambda name: (-numbers.get(name, 0), name))[:count]
-    pairs = itertools.cycle(PAIRS)
-    chosen = []
-    for name in [*first, *(name for name in by_name if name not in first)]:
-        found, _ = parts[name]
-        # A named package has its targets even where the rule chooses it: the report is about one of them.
-        given = by_name[name].targets if name in by_name else ()
-        chosen.append(
-            Package(
-                name=name,
-                version=every[name]["Version"],
-                dependants=numbers.get(name, 0),
-                size_bytes=size_bytes(every[name]),
-                libraries=tuple(found),
-                targets=given or (WITH_LIBRARIES if found else next(pairs)),
-                named=name not in first,
-            )
-        )
-    return Chosen(len(every), len(with_library), len(fitting), tuple(chosen))
+    return every
+
+
+def _fits(source: Mapping[str, str], survey: Survey) -> bool:
+    found, others = parted(source, survey)
+    return len(found) <= MOST_LIBRARIES and not others
+
+
+def _named(one: NamedPackage, newest: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Mapping[str, str]:
+    found = newest[one.suite].get(one.name)
+    if found is None:
+        raise UsageError(f"Debian {one.suite} has no source package {one.name}", where=str(WRITTEN))
+    return found
