@@ -34,8 +34,6 @@ LAST_LINES = 5
 JUDGED = {ExitCode.PASS, ExitCode.FINDINGS, ExitCode.INCONCLUSIVE}
 _ADDRESS = re.compile(r"\b[a-z]+://\S*/| *\[IP: [^]]*\]|(?<![\w.])/(?:[\w.+-]+/)+")
 """An address, or the folders of an absolute path: each machine has its own."""
-_MESSAGE = re.compile(r"^error: (?:(?!\n  try: ).)*", re.DOTALL | re.MULTILINE)
-"""An error of Plumbline, without the remedy."""
 
 
 class SuiteTally(Record, frozen=True):
@@ -75,14 +73,18 @@ class CheckEnd(NamedTuple):
     """Everything that it printed, where the middle of a very long output is cut out."""
 
 
-def run_check(words: Sequence[str], run: Path, *, jobs: int | None, deadline_seconds: float) -> CheckEnd:
+def run_check(
+    words: Sequence[str], run: Path, *, jobs: int | None, deadline_seconds: float, usable: bool = False
+) -> CheckEnd:
     """Run `plumb` with these words, into a new run folder. `jobs`: None for a command that has no such option.
+
+    `usable`: only the time that its processes could use counts towards the deadline, not waits for processors.
 
     Raises KeyboardInterrupt where the check was interrupted, and InfrastructureError if it cannot be started.
     """
     began = time.monotonic()
     several = [] if jobs is None else ["--jobs", str(jobs)]
-    result = project.plumb(*words, *several, "--run", run, deadline_seconds=deadline_seconds)
+    result = project.plumb(*words, *several, "--run", run, deadline_seconds=deadline_seconds, usable=usable)
     seconds = round(time.monotonic() - began)
     if result.code == ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
@@ -94,10 +96,8 @@ def run_check(words: Sequence[str], run: Path, *, jobs: int | None, deadline_sec
 
 
 def last_lines(output: str) -> str:
-    """The end of an output, or its error message to the remedy, without what only this machine has."""
-    message = _MESSAGE.search(output.strip())
-    said = message[0] if message else output
-    return "\n".join(without_places(line) for line in said.strip().splitlines()[-LAST_LINES:])
+    """The end of an output, without what only this machine has."""
+    return "\n".join(without_places(line) for line in output.strip().splitlines()[-LAST_LINES:])
 
 
 def without_places(line: str) -> str:

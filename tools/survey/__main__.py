@@ -31,9 +31,9 @@ from harness.workflows.campaign.campaign_folder import CampaignFolder
 from harness.workflows.campaign.job import DISCARDED, FOLDER
 from harness.workflows.campaign.spread import commands_on
 from tools import project, question_options
-from tools.checks import keep_run, last_lines, run_check, trial_folder
+from tools.checks import keep_run, run_check, trial_folder
 from tools.survey import document, rule
-from tools.survey.reasons import reason_in
+from tools.survey.reasons import error_in, reason_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,7 +83,12 @@ def ask(trial: Trial, folder: Path, *, deadline_seconds: float) -> Answer:
     """
     by, asked = project.commit(), _now()
     ended = run_check(
-        [*trial.words, "--into", str(folder / "tree")], folder / "run", jobs=None, deadline_seconds=deadline_seconds
+        [*trial.words, "--into", str(folder / "tree")],
+        folder / "run",
+        jobs=None,
+        deadline_seconds=deadline_seconds,
+        # A machine that is busy with other work would end the trials of large packages.
+        usable=True,
     )
     if ended.judgement is not None:
         return document.judged(
@@ -95,7 +100,8 @@ def ask(trial: Trial, folder: Path, *, deadline_seconds: float) -> Answer:
             seconds=ended.seconds,
             failure=reason_in(ended.output),
         )
-    return _without_judgement(trial, ended.code, ended.seconds, ended.reason, by=by, asked=asked)
+    reason = f"{ended.reason.splitlines()[0]}\n{error_in(ended.output)}"
+    return _without_judgement(trial, ended.code, ended.seconds, reason, by=by, asked=asked)
 
 
 def _without_judgement(
@@ -171,7 +177,7 @@ def ask_on(
             insecure=insecure,
             expected_seconds=deadline_seconds,
             deadline_seconds=deadline_seconds,
-            read_document=lambda name, text: _judgement_in(text, by_name[name]),
+            read_document=lambda name, text: judgement_in(text, by_name[name]),
             failures=failures,
         )
     finally:
@@ -194,13 +200,13 @@ def _answer_of(trial: Trial, report: JobReport) -> Answer:
     by, asked = project.commit(), _now()
     seconds, code = round(report.seconds), report.exit_code
     if report.problem:
-        return _without_judgement(trial, code, seconds, last_lines(report.problem), by=by, asked=asked)
-    found = _judgement_in(report.output, trial)
+        return _without_judgement(trial, code, seconds, error_in(report.problem), by=by, asked=asked)
+    found = judgement_in(report.output, trial)
     failure = reason_in(report.messages)
     return document.judged(trial, found, exit_code=code, by=by, asked=asked, seconds=seconds, failure=failure)
 
 
-def _judgement_in(text: str, trial: Trial) -> Judgement:
+def judgement_in(text: str, trial: Trial) -> Judgement:
     """The judgement that a worker printed. Raises InconclusiveError for a document about anything else."""
     because = "it is about another target"
     try:

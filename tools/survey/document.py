@@ -59,8 +59,8 @@ class Reading(Record, frozen=True):
     finding: str
     """The finding's id, or a glob."""
     cause: Literal["program", "test", "busy", "build", "emulator"]
-    """`program`: a bug of the package; `test`: a mistake of its tests; `busy`: a limit of time on a busy machine;
-    `build`: the package's build system; `emulator`: the machine is not imitated well enough.
+    """`program`: a bug of the package. `test`: a mistake of its tests. `busy`: a limit of time on a busy machine.
+    `build`: the package's build system. `emulator`: the machine is not imitated well enough.
     """
     because: str
     """One sentence."""

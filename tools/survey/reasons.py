@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from tools.checks import without_places
+from tools.checks import last_lines, without_places
 
 LONGEST = 200
 _LINES = (
@@ -30,6 +30,15 @@ _LINES = (
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _TRIED = re.compile(r"^(?:checking|--|Checking|Looking|configure: WARNING|.*\bwarning: )")
 """A probe, which a build survives."""
+
+
+_MESSAGE = re.compile(r"^error: (?:(?!\n  try: ).)*", re.DOTALL | re.MULTILINE)
+
+
+def error_in(output: str) -> str:
+    """The error message with which `plumb` ended, without its remedy; without one, the last lines."""
+    message = _MESSAGE.search(output)
+    return "\n".join(without_places(line) for line in message[0].splitlines()) if message else last_lines(output)
 
 
 def reason_in(output: str) -> str:
