@@ -210,8 +210,7 @@ def test_an_answer_has_the_place_of_each_fault() -> None:
 def test_an_answer_says_what_a_build_lacked() -> None:
     lacking = answer(judgement(stage="configure"), failure="configure: error: libevent is required")
     assert lacking.verdict is Verdict.UNKNOWN
-    assert lacking.reason.splitlines()[0] == STAGES["configure"]
-    assert lacking.reason.splitlines()[1] == "configure: error: libevent is required"
+    assert lacking.reason.splitlines() == [STAGES["configure"], "configure: error: libevent is required"]
     # The output of tests that ran says nothing about a build.
     assert answer(judgement(failed=True), failure="x.c:1: error: expected").reason == ""
 
@@ -289,6 +288,7 @@ def test_trials_without_an_answer_are_asked_and_again_the_oldest_answers_after_t
     [
         ("checking for gperf... no\nconfigure: error: no gperf\nmake: *** failed\n", "configure: error: no gperf"),
         ("../s.sh: 4: help2man: not found\nmake: *** [x] Error 127\n", "../s.sh: 4: help2man: not found"),
+        ("make: xyz: No such file or directory\nmake: *** [x] Error 127\n", "make: xyz: No such file or directory"),
         ("checking whether x is found... not found\nok\n", ""),
         ("c.c: In f:\na.c:1:10: fatal error: event.h: No such file or directory\n", HEADER),
         ("/usr/lib/gcc-cross/ld: cannot find -lnuma: No such file\n", "ld: cannot find -lnuma: No such file"),

@@ -298,7 +298,8 @@ def judged(
     """The answer that a judgement gives. `failure`: what the build's output says about its failure."""
     stage = next((one for one in judgement.remarks if one in UNFINISHED), "")
     cells = [one.reason for one in judgement.cells if one.verdict is Verdict.UNKNOWN]
-    reason = "\n".join(dict.fromkeys(one for one in (stage, failure if stage else "", *cells) if one))
+    # What the cell says of a build that failed is only that nothing of the target ran.
+    reason = "\n".join(one for one in (stage, failure) if one) if stage else "\n".join(cells)
     return Answer(
         package=trial.package.name,
         version=trial.package.version,

@@ -13,6 +13,7 @@ LONGEST = 200
 _LINES = (
     # A program or a header that is not there, before what follows from it.
     re.compile(r".*: (?:command )?not found$"),
+    re.compile(r"make(?:\[\d+\])?: [^*]\S*: No such file or directory"),
     re.compile(r".*fatal error: \S+: No such file or directory$"),
     re.compile(r".*cannot find -l\S+.*"),
     re.compile(r"configure: error: .+"),
