@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from harness.workflows.campaign.campaign_folder import JobReport
     from tools.survey.document import Answer, Answers, PackageList, Trial
 
+OUTPUT = "output.txt"
+"""In the folder of a trial: what the build and the tests printed."""
 BINARIES = "amd64"
 """The architecture by whose packages dependants are counted."""
 
@@ -90,6 +92,7 @@ def ask(trial: Trial, folder: Path, *, deadline_seconds: float) -> Answer:
         # A machine that is busy with other work would end the trials of large packages.
         usable=True,
     )
+    (folder / OUTPUT).write_text(ended.output, "utf-8")
     if ended.judgement is not None:
         return document.judged(
             trial,

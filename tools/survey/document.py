@@ -48,6 +48,8 @@ class NamedPackage(Record, frozen=True):
     """What public reports say about it, in a few words; empty if a porter named the package without one."""
     targets: tuple[str, ...] = ()
     """The targets, where the report decides; empty: those that the rule gives."""
+    configure: tuple[str, ...] = ()
+    """Options of its configuration, such as those that do without a library."""
     suite: str = SUITE
     """The suite of Debian; another one where the archive no longer has the file of this one."""
 
@@ -105,6 +107,8 @@ class Package(Record, frozen=True):
     """The libraries that it needs, which `--with` fetches where Debian has them for the target."""
     targets: tuple[str, ...]
     suite: str = SUITE
+    configure: tuple[str, ...] = ()
+    """Options of its configuration."""
     named: bool = False
     """Whether a public report names it, and the rule does not choose it."""
 
@@ -158,13 +162,9 @@ class Trial(Record, frozen=True):
         # For sparc64, which Debian has no libraries for, --with would refuse the package before its build could say
         # whether it does without.
         given = self.package.libraries if self.target != "sparc64" else ()
-        return [
-            "deb",
-            "--target",
-            self.target,
-            *(word for name in given for word in ("--with", name)),
-            self.package.source,
-        ]
+        libraries = [word for name in given for word in ("--with", name)]
+        options = [word for option in self.package.configure for word in ("--configure", option)]
+        return ["deb", "--target", self.target, *libraries, *options, self.package.source]
 
     @property
     def command(self) -> str:

@@ -16,7 +16,8 @@ _LINES = (
     re.compile(r"make(?:\[\d+\])?: [^*]\S*: No such file or directory"),
     re.compile(r".*fatal error: \S+: No such file or directory$"),
     re.compile(r".*cannot find -l\S+.*"),
-    re.compile(r"configure: error: .+"),
+    # A script of Autoconf may name the folder first, and what is wrong in its next line.
+    re.compile(r"configure: error: (?!in [`']).+"),
     re.compile(r"\S*meson\.build:\d+:\d+: ERROR: .+"),
     re.compile(r"ERROR: .+"),
     re.compile(r"\s*Could NOT find .+"),

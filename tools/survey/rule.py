@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from harness.build.sources.debian_source import version_in
 from harness.core.errors import UsageError
-from tools.survey.document import SUITE, WRITTEN, Package
+from tools.survey.document import SUITE, WRITTEN, NamedPackage, Package
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from tools.survey.document import NamedPackage, Survey
+    from tools.survey.document import Survey
 
 CHOSEN = 60
 MOST_LIBRARIES = 2
@@ -170,7 +170,7 @@ def choose(
         name = fields["Package"]
         found, _ = parted(fields, survey)
         # A named package has its targets even where the rule chooses it: the report is about one of them.
-        targets = given[name].targets if name in given else ()
+        wanted = given.get(name, NamedPackage(name=name))
         chosen.append(
             Package(
                 name=name,
@@ -178,8 +178,9 @@ def choose(
                 dependants=numbers.get(name, 0),
                 size_bytes=size_bytes(fields),
                 libraries=tuple(found),
-                targets=targets or (WITH_LIBRARIES if found else next(pairs)),
-                suite=SUITE if name in drawn else given[name].suite,
+                targets=wanted.targets or (WITH_LIBRARIES if found else next(pairs)),
+                suite=SUITE if name in drawn else wanted.suite,
+                configure=wanted.configure,
                 named=name not in drawn,
             )
         )

@@ -68,6 +68,7 @@ def test_a_package_is_built_and_its_fault_is_stored_with_its_place(
     kept = tmp_path / "kept" / "odd-armv5"
     assert (kept / "tree" / "source" / "odd").is_file()
     assert (kept / "run" / "findings.json").is_file()
+    assert "./odd exec" in (kept / "output.txt").read_text("utf-8")
 
 
 @pytest.mark.slow(instead="the test above, and tests/tools/test_survey.py, which has no workers")
