@@ -279,6 +279,10 @@ def with_tables(path: Path, tables: dict[str, Callable[[], list[str]]]) -> str:
     return text
 
 
+def _survey_tables(*marks: str) -> dict[str, Callable[[], list[str]]]:
+    return {mark: rows for mark, rows in survey_page.tables().items() if mark in marks}
+
+
 README = ROOT / "README.md"
 SUPPORT = ROOT / "docs" / "support.md"
 REFERENCE = ROOT / "docs" / "reference.md"
@@ -292,6 +296,7 @@ MATRIX = ROOT / "docs" / "MATRIX.md"
 TESTS = ROOT / "docs" / "TESTS.md"
 TREES = ROOT / "docs" / "TREES.md"
 PROGRAMS = ROOT / "docs" / "PROGRAMS.md"
+THREADS = ROOT / "docs" / "upstream-threads.md"
 MEASUREMENTS = stored_data.FOLDER / "README.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
     README: lambda: with_tables(README, {"required targets": required_rows}),
@@ -333,7 +338,8 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
     TESTS: lambda: with_tables(TESTS, {"mutants": harness_mutants.share_rows}),
     MATRIX: lambda: with_tables(MATRIX, matrix_page.tables()),
     TREES: lambda: with_tables(TREES, trees_page.tables()),
-    PROGRAMS: lambda: with_tables(PROGRAMS, survey_page.tables()),
+    PROGRAMS: lambda: with_tables(PROGRAMS, _survey_tables("survey", "packages")),
+    THREADS: lambda: with_tables(THREADS, _survey_tables("threads")),
     BENCH: lambda: with_tables(BENCH, {"goals": goals.current_rows}),
     ROOT / "docs" / "boards-set.svg": boards.set_chart,
     ROOT / "docs" / "boards-key.svg": boards.memory_chart,

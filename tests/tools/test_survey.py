@@ -24,7 +24,7 @@ from tests.tools import test_found
 from tools import project
 from tools.survey import __main__ as tool
 from tools.survey import document, page, rule
-from tools.survey.document import Answer, Answers, NamedPackage, Package, PackageList, Reading, Survey, Trial
+from tools.survey.document import Answer, Answers, NamedPackage, Package, PackageList, Reading, Survey, Thread, Trial
 from tools.survey.reasons import reason_in
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def test_each_pair_has_a_strict_and_a_big_endian_target_and_both_widths() -> Non
 
 def test_a_named_package_is_marked_unless_the_rule_chooses_it() -> None:
     wanted = [
-        NamedPackage(name="a", report="it fails", targets=("s390x", "sparc64")),
+        NamedPackage(name="a", targets=("s390x", "sparc64")),
         NamedPackage(name="b", configure=("--without-x",)),
         NamedPackage(name="only-in-sid", suite="sid"),
     ]
@@ -308,7 +308,8 @@ def test_the_reason_of_a_failed_build_is_the_line_that_names_what_is_missing(out
 
 
 def survey_of(*readings: Reading) -> Survey:
-    return Survey(tools=(), named=(NamedPackage(name="odd", report="a | b"),), readings=readings)
+    threads = (Thread(name="odd/odd#1", about="it | fails"), Thread(name="odd/odd#2", about="again"))
+    return Survey(tools=(), named=(NamedPackage(name="odd", threads=threads),), readings=readings)
 
 
 def test_the_page_says_how_much_has_run_and_which_findings_nobody_has_read() -> None:
@@ -320,7 +321,6 @@ def test_the_page_says_how_much_has_run_and_which_findings_nobody_has_read() -> 
     assert "at odd.c:7: **not read yet**" in rows[-2]
     assert "not run yet" in rows[-1]
     assert rows[-2].startswith("| 1 | odd 1.0-1 | `armv5` | **FAIL** |")
-    assert page.named_rows(survey_of())[-1] == r"| odd | a \| b |"
 
 
 def test_the_page_shows_what_was_found_out_where_it_is_true() -> None:
@@ -335,6 +335,21 @@ def test_the_page_shows_what_was_found_out_where_it_is_true() -> None:
         msgspec.structs.replace(read, targets=("sparc64",)),
     ):
         assert page.UNREAD in page.package_rows(LIST, stored, survey_of(other))[-2]
+
+
+def test_a_thread_is_reproduced_only_by_a_finding_that_was_read_as_its_fault() -> None:
+    failed, lacking = (
+        Answers(answers=(answer(judgement(failed=True)),)),
+        Answers(answers=(answer(judgement(stage="build")),)),
+    )
+    read = Reading(package="odd", finding="*", cause="program", because="It is.", thread="odd/odd#1")
+    first, second = page.thread_rows(LIST, failed, survey_of(read))[-2:]
+    assert first == (
+        r"| [odd/odd#1](https://github.com/odd/odd/issues/1) | odd | it \| fails | reproduced | `armv5` odd.c:7 |"
+    )
+    assert second.endswith("| again | not seen | `armv5` |")
+    for stored, told in ((failed, "not seen"), (lacking, "its tests did not run"), (Answers(), "not run yet")):
+        assert f" {told} |" in page.thread_rows(LIST, stored, survey_of())[-2]
 
 
 def test_each_reading_is_of_a_stored_finding_and_its_section_exists() -> None:
@@ -352,6 +367,8 @@ def test_each_reading_is_of_a_stored_finding_and_its_section_exists() -> None:
         ]
         assert seen, f"{one.package}: {one.finding}"
         assert not one.link or one.link in anchors, one.link
+        threads = {thread.name for named in survey.named if named.name == one.package for thread in named.threads}
+        assert not one.thread or one.thread in threads
 
 
 def said(text: str, code: int, *, expired: bool = False) -> Result:

@@ -40,12 +40,27 @@ SUITE = "bookworm"
 _Stored = TypeVar("_Stored")
 
 
-class NamedPackage(Record, frozen=True):
-    """A package that the survey has because a public report names it, and not by the rule."""
+class Thread(Record, frozen=True):
+    """A public report."""
 
     name: str
-    report: str = ""
-    """What public reports say about it, in a few words; empty if a porter named the package without one."""
+    """`marbl/Mash#108`: the repository and the number of the issue at GitHub."""
+    about: str
+    """What it reports, in a few words."""
+
+    @property
+    def link(self) -> str:
+        """A link to it, in Markdown."""
+        repository, _, number = self.name.partition("#")
+        return f"[{self.name}](https://github.com/{repository}/issues/{number})"
+
+
+class NamedPackage(Record, frozen=True):
+    """A package that the survey has because a porter or a public report names it, and not by the rule."""
+
+    name: str
+    threads: tuple[Thread, ...] = ()
+    """What public reports say about it."""
     targets: tuple[str, ...] = ()
     """The targets, where the report decides; empty: those that the rule gives."""
     configure: tuple[str, ...] = ()
@@ -68,6 +83,8 @@ class Reading(Record, frozen=True):
     """One sentence."""
     link: str = ""
     """A section of docs/PROGRAMS.md, without `#`; empty if there is none."""
+    thread: str = ""
+    """The name of the public report that it reproduces; empty if there is none."""
     targets: tuple[str, ...] = ()
     """The targets for which it is true; empty: all."""
 

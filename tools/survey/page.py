@@ -13,7 +13,7 @@ from tools.survey import document
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tools.survey.document import Answer, Answers, PackageList, Survey, Trial
+    from tools.survey.document import Answer, Answers, Package, PackageList, Survey, Thread, Trial
 
 UNREAD = "**not read yet**"
 CAUSES = {
@@ -89,19 +89,41 @@ def _said(answer: Answer, survey: Survey) -> str:
     return "<br>".join(said)
 
 
-def named_rows(survey: Survey) -> list[str]:
-    """The packages that public reports name."""
-    rows = [(one.name, as_text(one.report) or "named without a report") for one in survey.named]
-    return table(["package", "what was reported"], rows)
+def thread_rows(chosen: PackageList, stored: Answers, survey: Survey) -> list[str]:
+    """The public reports about packages of the list, and whether the survey has shown what they say."""
+    packages = {one.name: one for one in chosen.packages}
+    rows = [
+        (thread.link, named.name, as_text(thread.about), *_shown(thread, packages[named.name], stored, survey))
+        for named in survey.named
+        for thread in named.threads
+    ]
+    return table(["thread", "package", "what it is about", "verdict", "where"], rows)
+
+
+def _shown(thread: Thread, package: Package, stored: Answers, survey: Survey) -> tuple[str, str]:
+    """The verdict about a report, and the places of the findings that show it; else the targets that ran."""
+    answers = [answer for trial in package.trials if (answer := stored.of(trial))]
+    places = [
+        f"`{answer.target}` {as_text(fault.place)}".strip()
+        for answer in answers
+        for fault in answer.failing
+        if (reading := survey.reading_of(package.name, answer.target, fault.id)) and reading.thread == thread.name
+    ]
+    if places:
+        return "reproduced", ", ".join(dict.fromkeys(places))
+    ran = ", ".join(f"`{one.target}`" for one in answers if one.verdict is not Verdict.UNKNOWN)
+    return ("not seen", ran) if ran else ("its tests did not run" if answers else "not run yet", "")
 
 
 def tables(
     chosen: PackageList | None = None, stored: Answers | None = None, survey: Survey | None = None
 ) -> dict[str, Callable[[], list[str]]]:
-    """The tables of docs/PROGRAMS.md by their marks; of the stored data by default."""
+    """The tables by their marks, of the stored data by default: `threads` is of docs/upstream-threads.md, the others
+    are of docs/PROGRAMS.md.
+    """
     packages, answers, written = chosen or document.chosen(), stored or document.read(), survey or document.survey()
     return {
         "survey": lambda: state(packages, answers, written),
-        "named": lambda: named_rows(written),
+        "threads": lambda: thread_rows(packages, answers, written),
         "packages": lambda: package_rows(packages, answers, written),
     }
