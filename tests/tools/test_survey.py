@@ -154,14 +154,14 @@ def test_each_pair_has_a_strict_and_a_big_endian_target_and_both_widths() -> Non
 def test_a_named_package_is_marked_unless_the_rule_chooses_it() -> None:
     wanted = [
         NamedPackage(name="a", targets=("s390x", "sparc64")),
-        NamedPackage(name="b", configure=("--without-x",)),
+        NamedPackage(name="b", configure=("--without-x", "--platform={machine}")),
         NamedPackage(name="only-in-sid", suite="sid"),
     ]
     binaries = [binary("a"), binary("b"), needing("one", "liba1")]
     first, second, third = chosen([source("a"), source("b")], binaries, *wanted, count=1).packages
     assert (first.name, first.named, first.targets) == ("a", False, ("s390x", "sparc64"))
     assert (second.name, second.named, second.source) == ("b", True, "bookworm/b=1.0-1")
-    assert " --configure --without-x bookworm/b=1.0-1" in second.trials[0].command
+    assert " --configure --without-x --configure --platform=armv7l bookworm/b=1.0-1" in second.trials[1].command
     assert third.source == "sid/only-in-sid=1.0-1"
     with pytest.raises(UsageError, match="no source package absent"):
         chosen([source("a")], binaries, NamedPackage(name="absent"))
@@ -293,6 +293,7 @@ def test_trials_without_an_answer_are_asked_and_again_the_oldest_answers_after_t
             "configure: error: in `/a/b':\nconfigure: error: no Python\nSee `config.log'\n",
             "configure: error: no Python",
         ),
+        ("/x/arm-gcc: error: unrecognized option\nmake: *** [x] Error 1\n", "arm-gcc: error: unrecognized option"),
         ("make: xyz: No such file or directory\nmake: *** [x] Error 127\n", "make: xyz: No such file or directory"),
         ("configure: WARNING: xdr: not found\nok\n", ""),
         ("checking whether x is found... not found\nok\n", ""),

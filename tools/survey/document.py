@@ -21,6 +21,7 @@ from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import Record
 from harness.core.strict_toml import ROOT, read_toml
+from harness.plan.catalog import Catalog
 from harness.workflows.programs.build_system import STAGES
 from tools.checks import SuiteTally, canaries, tallies, tests
 
@@ -64,7 +65,7 @@ class NamedPackage(Record, frozen=True):
     targets: tuple[str, ...] = ()
     """The targets, where the report decides; empty: those that the rule gives."""
     configure: tuple[str, ...] = ()
-    """Options of its configuration, such as those that do without a library."""
+    """Options of its configuration, such as those that do without a library. `{machine}` is what `uname -m` says."""
     suite: str = SUITE
     """The suite of Debian; another one where the archive no longer has the file of this one."""
 
@@ -180,13 +181,21 @@ class Trial(Record, frozen=True):
         # whether it does without.
         given = self.package.libraries if self.target != "sparc64" else ()
         libraries = [word for name in given for word in ("--with", name)]
-        options = [word for option in self.package.configure for word in ("--configure", option)]
+        machine = _machines()[self.target]
+        options = [
+            word for one in self.package.configure for word in ("--configure", one.replace("{machine}", machine))
+        ]
         return ["deb", "--target", self.target, *libraries, *options, self.package.source]
 
     @property
     def command(self) -> str:
         """The same for a shell."""
         return shlex.join(["plumb", *self.words])
+
+
+@cache
+def _machines() -> dict[str, str]:
+    return {name: one.machine for name, one in Catalog().targets.items()}
 
 
 class Fault(Record, frozen=True):

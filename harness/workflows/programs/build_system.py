@@ -52,9 +52,15 @@ class BuildSystem(Record, frozen=True):
 OPTIONS = "@OPTIONS@"
 """Where the user's options go in a command that configures a tree."""
 _MAKE = {"make": "make"}
-# A file or folder with the goal's name is not a goal: make has nothing to do for it.
+# A file or folder with the goal's name is not a goal: make has nothing to do for it. Every makefile of Automake has the
+# goal `check`, which tests nothing unless Automake knows tests.
 _MAKE_TEST = """\
-for goal in check test; do
+goals='check test'
+if grep -q '^check-am:' Makefile 2>/dev/null &&
+    ! find . -name Makefile -exec grep -qE '^check-(TESTS|local):' '{{}}' ';' -print | grep -q .; then
+    goals='test check'
+fi
+for goal in $goals; do
     if planned=$(LC_ALL=C make -n $goal {variables}2>/dev/null) &&
         ! printf '%s\\n' "$planned" | grep -q "make: Nothing to be done for '$goal'"; then
         make $goal {variables}; echo done > ../stage; exit 0

@@ -131,6 +131,25 @@ def test_a_script_that_builds_in_a_folder_of_the_tree_writes_its_stage_beside_th
     assert (tmp_path / "source" / "a" / "b" / "result").is_file()
 
 
+@pytest.mark.parametrize(
+    ("makefile", "tested"),
+    [
+        ("check: ; echo check > result\ntest: ; echo test > result\n", "check"),
+        # What Automake writes for a tree without tests of its own kind, as of memcached.
+        ("check-am:\ncheck: check-am ; echo check > result\ntest: ; echo test > result\n", "test"),
+        ("check-am:\ncheck: check-am ; echo check > result\n", "check"),
+        ("check-am: check-TESTS\ncheck-TESTS:\ncheck: ; echo check > result\ntest: ; echo test > result\n", "check"),
+    ],
+    ids=["plain", "without tests", "without a goal", "with tests"],
+)
+def test_the_goal_that_runs_tests_is_made(tmp_path: Path, makefile: str, tested: str) -> None:
+    (system,) = (one for one in build_system.SYSTEMS if one.name == "make")
+    fakes.write(tmp_path / "source" / "Makefile", f"all:\n{makefile}")
+    fakes.write(tmp_path / "script", build_system.script_of(system))
+    subprocess.run(["sh", "../script"], cwd=tmp_path / "source", check=True, capture_output=True)
+    assert (tmp_path / "source" / "result").read_text("utf-8") == f"{tested}\n"
+
+
 def every_tool(folder: Path, monkeypatch: pytest.MonkeyPatch, *, but: str = "") -> None:
     """A PATH with the tools of every build system and nothing else."""
     for system in build_system.SYSTEMS:
