@@ -338,7 +338,7 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
     TESTS: lambda: with_tables(TESTS, {"mutants": harness_mutants.share_rows}),
     MATRIX: lambda: with_tables(MATRIX, matrix_page.tables()),
     TREES: lambda: with_tables(TREES, trees_page.tables()),
-    PROGRAMS: lambda: with_tables(PROGRAMS, _survey_tables("survey", "packages")),
+    PROGRAMS: lambda: with_tables(PROGRAMS, _survey_tables("survey", "packages", "untried")),
     THREADS: lambda: with_tables(THREADS, _survey_tables("threads")),
     BENCH: lambda: with_tables(BENCH, {"goals": goals.current_rows}),
     ROOT / "docs" / "boards-set.svg": boards.set_chart,

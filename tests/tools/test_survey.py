@@ -313,29 +313,41 @@ def survey_of(*readings: Reading) -> Survey:
     return Survey(tools=(), named=(NamedPackage(name="odd", threads=threads),), readings=readings)
 
 
-def test_the_page_says_how_much_has_run_and_which_findings_nobody_has_read() -> None:
+def test_the_page_says_how_much_has_a_verdict_and_which_findings_nobody_has_read() -> None:
     stored = Answers(answers=(answer(judgement(failed=True)),))
     told = "\n".join(page.state(LIST, stored, survey_of()))
-    assert "**1 of 2 trials have run**, of 1 of 1 packages: 1 FAIL. 0 packages have run on all" in told
+    assert "**1 of 2 trials have a verdict** (1 FAIL), of 1 of 1 packages. 0 more were tried" in told
+    assert "1 have not been tried yet." in told
+    unknown = "\n".join(page.state(LIST, Answers(answers=(answer(judgement(stage="build")),)), survey_of()))
+    assert "**0 of 2 trials have a verdict** (none), of 0 of 1 packages. 1 more were tried and are UNKNOWN." in unknown
     assert "0 of 1 findings have been read." in told
     rows = page.package_rows(LIST, stored, survey_of())
-    assert "at odd.c:7: **not read yet**" in rows[-2]
-    assert "not run yet" in rows[-1]
-    assert rows[-2].startswith("| 1 | odd 1.0-1 | `armv5` | **FAIL** |")
+    assert "at odd.c:7. **Not read yet.**" in rows[-1]
+    assert rows[-1].startswith("| 1 | odd 1.0-1 | `armv5` | **FAIL** |")
+    assert page.untried_rows(LIST, stored)[-1] == "| odd | 1.0-1 | `sparc64` |"
 
 
 def test_the_page_shows_what_was_found_out_where_it_is_true() -> None:
     stored = Answers(answers=(answer(judgement(failed=True)),))
     read = Reading(package="odd", finding="*", cause="program", because="It reads | words.", link="odd-10")
-    told = page.package_rows(LIST, stored, survey_of(read))[-2]
-    assert r"[a bug of the program](#odd-10): It reads \| words." in told
+    told = page.package_rows(LIST, stored, survey_of(read))[-1]
+    assert r"[A bug of the program](#odd-10): It reads \| words." in told
     assert "1 of 1 findings have been read (1: a bug of the program)." in page.state(LIST, stored, survey_of(read))[-1]
     for other in (
         msgspec.structs.replace(read, package="even"),
         msgspec.structs.replace(read, finding="exit-*"),
         msgspec.structs.replace(read, targets=("sparc64",)),
     ):
-        assert page.UNREAD in page.package_rows(LIST, stored, survey_of(other))[-2]
+        assert page.UNREAD in page.package_rows(LIST, stored, survey_of(other))[-1]
+
+
+def test_findings_with_one_reason_share_it() -> None:
+    one = answer(judgement(failed=True))
+    (fault,) = one.faults
+    several = msgspec.structs.replace(one, faults=(fault, msgspec.structs.replace(fault, id="exit-odd-1", place="")))
+    read = Reading(package="odd", finding="*", cause="test", because="A limit.")
+    told = page.package_rows(LIST, Answers(answers=(several,)), survey_of(read))[-1]
+    assert told.endswith("at odd.c:7, `exit-odd-1`. A mistake of its tests: A limit. |")
 
 
 def test_a_thread_is_reproduced_only_by_a_finding_that_was_read_as_its_fault() -> None:

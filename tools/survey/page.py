@@ -13,15 +13,15 @@ from tools.survey import document
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tools.survey.document import Answer, Answers, Package, PackageList, Survey, Thread, Trial
+    from tools.survey.document import Answer, Answers, Package, PackageList, Reading, Survey, Thread, Trial
 
-UNREAD = "**not read yet**"
+UNREAD = "**Not read yet.**"
 CAUSES = {
-    "program": "a bug of the program",
-    "test": "a mistake of its tests",
-    "busy": "a limit of time",
-    "build": "its build",
-    "emulator": "the emulator",
+    "program": "A bug of the program",
+    "test": "A mistake of its tests",
+    "busy": "A limit of time",
+    "build": "Its build",
+    "emulator": "The emulator",
 }
 
 
@@ -29,64 +29,82 @@ def state(chosen: PackageList, stored: Answers, survey: Survey) -> list[str]:
     """How much of the list has run, and what it showed."""
     trials = chosen.trials
     answers = [answer for trial in trials if (answer := stored.of(trial))]
-    whole = sum(all(stored.of(trial) for trial in one.trials) for one in chosen.packages)
-    some = len({one.package for one in answers})
-    verdicts = Counter(one.verdict for one in answers)
+    judged = [one for one in answers if one.verdict is not Verdict.UNKNOWN]
+    verdicts = Counter(one.verdict for one in judged)
     told = ", ".join(f"{count} {verdict.value}" for verdict, count in sorted(verdicts.items()))
-    failing = [(one, fault) for one in answers for fault in one.failing]
+    failing = [(one, fault) for one in judged for fault in one.failing]
     readings = [survey.reading_of(one.package, one.target, fault.id) for one, fault in failing]
     causes: Counter[str] = Counter(one.cause for one in readings if one)
-    read = "; ".join(f"{causes[cause]}: {words}" for cause, words in CAUSES.items() if causes[cause])
+    read = "; ".join(f"{causes[cause]}: {words.lower()}" for cause, words in CAUSES.items() if causes[cause])
     by_rule = sum(not one.named for one in chosen.packages)
     of_rule = (
         f"The index of {chosen.indexed} has {chosen.considered} source packages. {chosen.libraries} build a library in "
         f"C or C++, and {chosen.fitting} of them fit the rule. The list has the first {by_rule} of them and "
         f"{len(chosen.packages) - by_rule} named packages, {len(trials)} trials in all."
     )
+    some = len({one.package for one in judged})
     ran = (
-        f"**{len(answers)} of {len(trials)} trials have run**, of {some} of {len(chosen.packages)} packages: "
-        f"{told or 'none'}. {whole} packages have run on all their targets."
+        f"**{len(judged)} of {len(trials)} trials have a verdict** ({told or 'none'}), of {some} of "
+        f"{len(chosen.packages)} packages. {len(answers) - len(judged)} more were tried and are UNKNOWN. "
+        f"{len(trials) - len(answers)} have not been tried yet."
     )
     known = f"{sum(one is not None for one in readings)} of {len(failing)} findings have been read"
     return [of_rule, "", ran, known + (f" ({read})." if read else ".")]
 
 
 def package_rows(chosen: PackageList, stored: Answers, survey: Survey) -> list[str]:
-    """A row for each trial, in the order of the list."""
+    """A row for each trial that was asked, in the order of the list."""
     rows = [
-        _row("named" if package.named else number, trial, stored.of(trial), survey)
+        _row("named" if package.named else number, trial, answer, survey)
         for number, package in enumerate(chosen.packages, start=1)
         for trial in package.trials
+        if (answer := stored.of(trial))
     ]
-    return table(
-        ["", "package", "target", "verdict", "programs", "seconds", "faults, or why there is no verdict"], rows
+    heads = ["", "package", "target", "verdict", "programs", "seconds", "faults, or why there is no verdict"]
+    return table(heads, rows) if rows else ["None."]
+
+
+def untried_rows(chosen: PackageList, stored: Answers) -> list[str]:
+    """The trials that were not asked yet, in the order of the list."""
+    rows = [
+        (package.name, package.version, ", ".join(f"`{one}`" for one in left))
+        for package in chosen.packages
+        if (left := [one.target for one in package.trials if stored.of(one) is None])
+    ]
+    return table(["package", "version", "targets"], rows) if rows else ["None."]
+
+
+def _row(place: int | str, trial: Trial, answer: Answer, survey: Survey) -> tuple[object, ...]:
+    return (
+        place,
+        f"{trial.package.name} {trial.package.version}",
+        f"`{trial.target}`",
+        answer.verdict.value if answer.verdict is Verdict.PASS else f"**{answer.verdict.value}**",
+        answer.programs,
+        round(answer.seconds),
+        _said(answer, survey),
     )
 
 
-def _row(place: int | str, trial: Trial, answer: Answer | None, survey: Survey) -> tuple[object, ...]:
-    begin = (place, f"{trial.package.name} {trial.package.version}", f"`{trial.target}`")
-    if answer is None:
-        return (*begin, "", "", "", "not run yet")
-    verdict = answer.verdict.value if answer.verdict is Verdict.PASS else f"**{answer.verdict.value}**"
-    return (*begin, verdict, answer.programs, round(answer.seconds), _said(answer, survey))
-
-
 def _said(answer: Answer, survey: Survey) -> str:
-    said = []
+    """The findings with what was found out about them, each reason once; or why there is no verdict."""
+    by_reason: dict[str, list[str]] = {}
     for fault in answer.failing:
         reading = survey.reading_of(answer.package, answer.target, fault.id)
         place = f" at {as_text(fault.place)}" if fault.place else ""
-        why = UNREAD
-        if reading:
-            why = as_text(reading.because)
-            why = (
-                f"[{CAUSES[reading.cause]}](#{reading.link}): {why}"
-                if reading.link
-                else f"{CAUSES[reading.cause]}: {why}"
-            )
-        said.append(f"`{as_text(fault.id)}`{place}: {why}")
-    said += [as_text(line) for line in answer.reason.splitlines()]
-    return "<br>".join(said)
+        by_reason.setdefault(_told(reading), []).append(f"`{as_text(fault.id)}`{place}")
+    said = [f"{', '.join(names)}. {reason}" for reason, names in by_reason.items()]
+    lines = [line.strip() for line in answer.reason.splitlines()]
+    # The status says less than the message that came with it.
+    lines = [line for line in lines if line.startswith("error: ")][:1] or lines
+    return " <br> ".join([*said, *(f"{as_text(line).rstrip('.')}." for line in lines)])
+
+
+def _told(reading: Reading | None) -> str:
+    if reading is None:
+        return UNREAD
+    cause = f"[{CAUSES[reading.cause]}](#{reading.link})" if reading.link else CAUSES[reading.cause]
+    return f"{cause}: {as_text(reading.because)}"
 
 
 def thread_rows(chosen: PackageList, stored: Answers, survey: Survey) -> list[str]:
@@ -126,4 +144,5 @@ def tables(
         "survey": lambda: state(packages, answers, written),
         "threads": lambda: thread_rows(packages, answers, written),
         "packages": lambda: package_rows(packages, answers, written),
+        "untried": lambda: untried_rows(packages, answers),
     }
