@@ -274,14 +274,18 @@ def test_the_smallest_sources_are_asked_first_and_libraries_are_fetched_where_th
     ]
 
 
-def test_trials_without_an_answer_are_asked_and_again_the_oldest_answers_after_them() -> None:
-    trials = [Trial(package=PACKAGE, target=name) for name in ("armv5", "s390x", "sparc64")]
-    old = msgspec.structs.replace(
-        answer(judgement(), trial=trials[2]), asked=NOON - datetime.timedelta(days=1), target="sparc64"
+def test_trials_without_an_answer_are_asked_then_those_without_a_judgement_and_again_the_oldest() -> None:
+    trials = [Trial(package=PACKAGE, target=name) for name in ("armv5", "armv7", "s390x", "sparc64", "x")]
+    passed, late, refused, unbuilt = (
+        msgspec.structs.replace(answer(judgement(), trial=trial), asked=NOON - datetime.timedelta(days=days))
+        for days, trial in enumerate(trials[:4])
     )
-    stored = Answers(answers=(answer(judgement(), trial=trials[0]), old))
-    assert tool.wanted(trials, stored, again=False) == [trials[1]]
-    assert tool.wanted(trials, stored, again=True) == [trials[1], trials[2], trials[0]]
+    late = msgspec.structs.replace(late, suites=(), verdict=Verdict.UNKNOWN, exit_code=-9, reason="late")
+    refused = msgspec.structs.replace(late, target=trials[2].target, exit_code=ExitCode.USAGE)
+    unbuilt = msgspec.structs.replace(unbuilt, verdict=Verdict.UNKNOWN, reason="x.h")
+    stored = Answers(answers=(passed, late, refused, unbuilt))
+    assert tool.wanted(trials, stored, again=False) == [trials[4], trials[1]]
+    assert tool.wanted(trials, stored, again=True) == [trials[4], trials[1], trials[3], trials[2], trials[0]]
 
 
 @pytest.mark.parametrize(

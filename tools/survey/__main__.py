@@ -72,10 +72,15 @@ def _index(cache: Cache, progress: Progress, suite: str, architecture: str = "")
 
 
 def wanted(trials: Sequence[Trial], stored: Answers, *, again: bool) -> list[Trial]:
-    """What to ask: trials without an answer. `again`: then all others, the oldest answers first."""
+    """What to ask: trials without an answer, then those that the machine or the archive left without a judgement.
+
+    `again`: then all others, the oldest answers first.
+    """
+    answered = [(one, answer) for one in trials if (answer := stored.of(one))]
     new = [one for one in trials if stored.of(one) is None]
-    old = [(answer.asked, number) for number, one in enumerate(trials) if (answer := stored.of(one))]
-    return [*new, *(trials[number] for _, number in sorted(old))] if again else new
+    left = [one for one, answer in answered if not answer.suites and answer.exit_code != ExitCode.USAGE]
+    old = [one for one, _ in sorted(answered, key=lambda pair: pair[1].asked)] if again else []
+    return list({one.name: one for one in (*new, *left, *old)}.values())
 
 
 def ask(trial: Trial, folder: Path, *, deadline_seconds: float) -> Answer:
