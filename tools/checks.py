@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LONGEST_MESSAGE = 2000
 LAST_LINES = 5
+LATE = "the check did not end in time"
 JUDGED = {ExitCode.PASS, ExitCode.FINDINGS, ExitCode.INCONCLUSIVE}
 _ADDRESS = re.compile(r"\b[a-z]+://\S*/| *\[IP: [^]]*\]|(?<![\w.])/(?:[\w.+-]+/)+")
 """An address, or the folders of an absolute path: each machine has its own."""
@@ -91,8 +92,8 @@ def run_check(
     file = run / findings_json.FORMAT.file
     if not result.expired and result.code in JUDGED and file.is_file():
         return CheckEnd(json_codec.decode(file.read_bytes(), Judgement), result.code, seconds, "", result.text)
-    ended = "did not end in time" if result.expired else f"ended with status {result.code}"
-    return CheckEnd(None, result.code, seconds, f"the check {ended}\n{last_lines(result.text)}", result.text)
+    ended = LATE if result.expired else f"the check ended with status {result.code}"
+    return CheckEnd(None, result.code, seconds, f"{ended}\n{last_lines(result.text)}", result.text)
 
 
 def last_lines(output: str) -> str:

@@ -22,6 +22,7 @@ from harness.workflows.campaign.job import DISCARDED, FOLDER, command_jobs
 from harness.workflows.programs.build_system import STAGES
 from tests.tools import test_found
 from tools import project
+from tools.checks import SuiteTally
 from tools.survey import __main__ as tool
 from tools.survey import document, page, rule
 from tools.survey.document import Answer, Answers, NamedPackage, Package, PackageList, Reading, Survey, Thread, Trial
@@ -206,6 +207,11 @@ def test_an_answer_has_the_place_of_each_fault() -> None:
     (fault,) = answer(judgement(failed=True)).failing
     assert (fault.id, fault.place) == (test_found.SHOWN[0], "odd.c:7")
     assert answer(judgement()).failing == []
+
+
+def test_programs_are_those_that_passed_or_failed() -> None:
+    tally = SuiteTally(suite="program", verdict=Verdict.UNKNOWN, passed=2, failed=1, skipped=5)
+    assert msgspec.structs.replace(answer(judgement()), suites=(tally,)).programs == 3
 
 
 def test_an_answer_says_what_a_build_lacked() -> None:
@@ -422,7 +428,7 @@ def test_a_package_that_cannot_be_built_is_unknown_with_the_error_and_without_it
 
 def test_a_package_that_takes_too_long_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = asked(monkeypatch, tmp_path, said("make check\n", -9, expired=True), judgement())
-    assert (found.verdict, found.reason.splitlines()[0]) == (Verdict.UNKNOWN, "the check did not end in time")
+    assert (found.verdict, found.reason) == (Verdict.UNKNOWN, "the check did not end in time")
 
 
 @pytest.fixture

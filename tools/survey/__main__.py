@@ -31,7 +31,7 @@ from harness.workflows.campaign.campaign_folder import CampaignFolder
 from harness.workflows.campaign.job import DISCARDED, FOLDER
 from harness.workflows.campaign.spread import commands_on
 from tools import project, question_options
-from tools.checks import keep_run, run_check, trial_folder
+from tools.checks import LATE, keep_run, run_check, trial_folder
 from tools.survey import document, rule
 from tools.survey.reasons import error_in, reason_in
 
@@ -108,7 +108,9 @@ def ask(trial: Trial, folder: Path, *, deadline_seconds: float) -> Answer:
             seconds=ended.seconds,
             failure=reason_in(ended.output),
         )
-    reason = f"{ended.reason.splitlines()[0]}\n{error_in(ended.output)}"
+    status = ended.reason.splitlines()[0]
+    # The last lines of a command that was ended from outside explain nothing.
+    reason = status if status == LATE else f"{status}\n{error_in(ended.output)}"
     return _without_judgement(trial, ended.code, ended.seconds, reason, by=by, asked=asked)
 
 

@@ -234,8 +234,9 @@ class Answer(Record, frozen=True):
 
     @property
     def programs(self) -> int:
-        """How many programs of the target ran."""
-        return sum(tests(self.suites).values())
+        """How many programs of the target ran in the tests, and passed or failed."""
+        counted = tests(self.suites)
+        return counted["passed"] + counted["failed"]
 
     def doubt(self) -> str:
         """Why the verdict is not to be believed; empty if it is. UNKNOWN claims nothing, and needs no proof."""
