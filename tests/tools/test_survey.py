@@ -218,6 +218,8 @@ def test_an_answer_says_what_a_build_lacked() -> None:
     lacking = answer(judgement(stage="configure"), failure="configure: error: libevent is required")
     assert lacking.verdict is Verdict.UNKNOWN
     assert lacking.reason.splitlines() == [STAGES["configure"], "configure: error: libevent is required"]
+    nothing_ran = answer(judgement(stage="test"), failure="valgrind: failed to start tool 'memcheck'")
+    assert nothing_ran.reason.splitlines() == ["no program ran", "valgrind: failed to start tool 'memcheck'"]
     # The output of tests that ran says nothing about a build.
     assert answer(judgement(failed=True), failure="x.c:1: error: expected").reason == ""
 

@@ -326,7 +326,8 @@ def judged(
     stage = next((one for one in judgement.remarks if one in UNFINISHED), "")
     cells = [one.reason for one in judgement.cells if one.verdict is Verdict.UNKNOWN]
     # What the cell says of a build that failed is only that nothing of the target ran.
-    reason = "\n".join(one for one in (stage, failure) if one) if stage else "\n".join(cells)
+    why = [stage] if stage else cells
+    reason = "\n".join([*why, *([failure] if why and failure else [])])
     return Answer(
         package=trial.package.name,
         version=trial.package.version,

@@ -11,6 +11,8 @@ from tools.checks import last_lines, without_places
 
 LONGEST = 200
 _LINES = (
+    # A tool of the host that does not know the target's programs.
+    re.compile(r"valgrind: failed to start .+"),
     # A program or a header that is not there, before what follows from it.
     re.compile(r".*: (?:command )?not found$"),
     re.compile(r"make(?:\[\d+\])?: [^*]\S*: No such file or directory"),
