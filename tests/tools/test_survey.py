@@ -306,6 +306,7 @@ def test_trials_without_an_answer_are_asked_then_those_without_a_judgement_and_a
             "configure: error: no Python",
         ),
         ("/x/arm-gcc: error: unrecognized option\nmake: *** [x] Error 1\n", "arm-gcc: error: unrecognized option"),
+        ("prog: 1: \x7fELF\x01: not found\nERROR: it failed\n", "ERROR: it failed"),
         ("make: xyz: No such file or directory\nmake: *** [x] Error 127\n", "make: xyz: No such file or directory"),
         ("configure: WARNING: xdr: not found\nok\n", ""),
         ("checking whether x is found... not found\nok\n", ""),

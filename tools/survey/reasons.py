@@ -49,7 +49,8 @@ def error_in(output: str) -> str:
 def reason_in(output: str) -> str:
     """The line of a failed build's output that tells most about it; empty if no line does."""
     lines = [_ANSI.sub("", line).rstrip() for line in output.splitlines()]
-    lines = [line for line in lines if not _TRIED.match(line)]
+    # A shell that takes a program for a script prints parts of it.
+    lines = [line for line in lines if line.isprintable() and not _TRIED.match(line)]
     for pattern in _LINES:
         if found := next((line for line in lines if pattern.fullmatch(line)), ""):
             return without_places(found.strip())[:LONGEST]
