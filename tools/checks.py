@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LONGEST_MESSAGE = 2000
 LAST_LINES = 5
+LATE = "the check did not end in time"
 JUDGED = {ExitCode.PASS, ExitCode.FINDINGS, ExitCode.INCONCLUSIVE}
 _ADDRESS = re.compile(r"\b[a-z]+://\S*/| *\[IP: [^]]*\]|(?<![\w.])/(?:[\w.+-]+/)+")
 """An address, or the folders of an absolute path: each machine has its own."""
@@ -69,24 +70,40 @@ class CheckEnd(NamedTuple):
     seconds: int
     reason: str
     """Why there is no judgement, with the last lines of its output; empty if there is one."""
+    output: str
+    """Everything that it printed, where the middle of a very long output is cut out."""
 
 
-def run_check(words: Sequence[str], run: Path, *, jobs: int, deadline_seconds: float) -> CheckEnd:
-    """Run `plumb` with these words, into a new run folder.
+def run_check(
+    words: Sequence[str], run: Path, *, jobs: int | None, deadline_seconds: float, usable: bool = False
+) -> CheckEnd:
+    """Run `plumb` with these words, into a new run folder. `jobs`: None for a command that has no such option.
+
+    `usable`: only the time that its processes could use counts towards the deadline, not waits for processors.
 
     Raises KeyboardInterrupt where the check was interrupted, and InfrastructureError if it cannot be started.
     """
     began = time.monotonic()
-    result = project.plumb(*words, "--jobs", str(jobs), "--run", run, deadline_seconds=deadline_seconds)
+    several = [] if jobs is None else ["--jobs", str(jobs)]
+    result = project.plumb(*words, *several, "--run", run, deadline_seconds=deadline_seconds, usable=usable)
     seconds = round(time.monotonic() - began)
     if result.code == ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
     file = run / findings_json.FORMAT.file
     if not result.expired and result.code in JUDGED and file.is_file():
-        return CheckEnd(json_codec.decode(file.read_bytes(), Judgement), result.code, seconds, "")
-    lines = [_ADDRESS.sub("", line) for line in result.text.strip().splitlines()[-LAST_LINES:]]
-    ended = "did not end in time" if result.expired else f"ended with status {result.code}"
-    return CheckEnd(None, result.code, seconds, "\n".join([f"the check {ended}", *lines]))
+        return CheckEnd(json_codec.decode(file.read_bytes(), Judgement), result.code, seconds, "", result.text)
+    ended = LATE if result.expired else f"the check ended with status {result.code}"
+    return CheckEnd(None, result.code, seconds, f"{ended}\n{last_lines(result.text)}", result.text)
+
+
+def last_lines(output: str) -> str:
+    """The end of an output, without what only this machine has."""
+    return "\n".join(without_places(line) for line in output.strip().splitlines()[-LAST_LINES:])
+
+
+def without_places(line: str) -> str:
+    """A line without what only this machine has: addresses, and folders of absolute paths."""
+    return _ADDRESS.sub("", line)
 
 
 @contextlib.contextmanager

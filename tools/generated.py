@@ -57,6 +57,8 @@ from suites.visible import table as visible
 from tools import boards, bugs, encodings, goals, recall, stored_data
 from tools.harness_mutants import document as harness_mutants
 from tools.matrix import page as matrix_page
+from tools.survey import document as survey
+from tools.survey import page as survey_page
 from tools.trees import document as trees
 from tools.trees import page as trees_page
 
@@ -82,6 +84,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("measurements/recall/suspects.toml", recall.MeasuredRankings),
     ("measurements/harness-mutants.toml", harness_mutants.SurvivorList),
     ("measurements/trees.toml", trees.TreeList),
+    ("measurements/survey.toml", survey.Survey),
     ("harness/workflows/ignored_paths.toml", IgnoredPathTable),
     ("harness/isa/accesses/ISA.toml", AccessTable),
     ("harness/isa/memory_orders.toml", MemoryModels),
@@ -276,6 +279,10 @@ def with_tables(path: Path, tables: dict[str, Callable[[], list[str]]]) -> str:
     return text
 
 
+def _survey_tables(*marks: str) -> dict[str, Callable[[], list[str]]]:
+    return {mark: rows for mark, rows in survey_page.tables().items() if mark in marks}
+
+
 README = ROOT / "README.md"
 SUPPORT = ROOT / "docs" / "support.md"
 REFERENCE = ROOT / "docs" / "reference.md"
@@ -288,6 +295,8 @@ RECALL = ROOT / "docs" / "RECALL.md"
 MATRIX = ROOT / "docs" / "MATRIX.md"
 TESTS = ROOT / "docs" / "TESTS.md"
 TREES = ROOT / "docs" / "TREES.md"
+PROGRAMS = ROOT / "docs" / "PROGRAMS.md"
+THREADS = ROOT / "docs" / "upstream-threads.md"
 MEASUREMENTS = stored_data.FOLDER / "README.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
     README: lambda: with_tables(README, {"required targets": required_rows}),
@@ -329,6 +338,8 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
     TESTS: lambda: with_tables(TESTS, {"mutants": harness_mutants.share_rows}),
     MATRIX: lambda: with_tables(MATRIX, matrix_page.tables()),
     TREES: lambda: with_tables(TREES, trees_page.tables()),
+    PROGRAMS: lambda: with_tables(PROGRAMS, _survey_tables("survey", "packages", "untried")),
+    THREADS: lambda: with_tables(THREADS, _survey_tables("threads")),
     BENCH: lambda: with_tables(BENCH, {"goals": goals.current_rows}),
     ROOT / "docs" / "boards-set.svg": boards.set_chart,
     ROOT / "docs" / "boards-key.svg": boards.memory_chart,

@@ -22,15 +22,22 @@ ABBREVIATED = 12
 
 
 def plumb(
-    *words: str | Path, deadline_seconds: float, log: Path | None = None, variables: Mapping[str, str] | None = None
+    *words: str | Path,
+    deadline_seconds: float,
+    log: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+    usable: bool = False,
 ) -> Result:
     """Run `plumb` with these words, and with more variables of the environment. The caller judges its exit status.
+
+    `deadline_seconds`, `usable`: as of `process.run`.
 
     Raises InfrastructureError if it cannot be started.
     """
     return process.run(
         [sys.executable, "-m", "harness.cli.console_script", *words],
         deadline_seconds=deadline_seconds,
+        usable=usable,
         log=log,
         folder=ROOT,
         environment={**os.environ, **(variables or {})},

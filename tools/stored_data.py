@@ -16,6 +16,7 @@ from harness.workflows.mutation_testing.recall.document import RecallDocument
 from tools import boards, bugs, encodings, goals
 from tools.harness_mutants.document import MutantsDocument
 from tools.matrix.document import Matrix
+from tools.survey.document import Answers, PackageList
 from tools.trees.document import TreeAnswers
 
 if TYPE_CHECKING:
@@ -97,6 +98,15 @@ DATA = (
     StoredData("matrix.json", "Releases, compilers and machines", "`python -m tools.matrix`", "MATRIX.md", Matrix),
     StoredData("trees.json", "Commits between releases", "`python -m tools.trees`", "TREES.md", TreeAnswers),
     StoredData("trees.toml", "Which commits, and what explains their findings", BY_HAND, "TREES.md"),
+    StoredData(
+        "survey-packages.json",
+        "Debian's packages that a rule chose",
+        "`python -m tools.survey --choose`",
+        "PROGRAMS.md",
+        PackageList,
+    ),
+    StoredData("survey.json", "What `plumb deb` says of them", "`python -m tools.survey`", "PROGRAMS.md", Answers),
+    StoredData("survey.toml", "Which packages are named, and what explains the findings", BY_HAND, "PROGRAMS.md"),
     StoredData("recall/*.json", "Samples of mutants of releases", MUTATE, "RECALL.md", RecallDocument),
     StoredData("recall/survivors.toml", "Why no test finds a mutant, or which does now", BY_HAND, "RECALL.md"),
     StoredData("recall/suspects.toml", "Where `plumb suspects` ranks the changed function", BY_HAND, "RECALL.md"),

@@ -302,8 +302,9 @@ class Plumb:
         monkeypatch.setattr(project, "plumb", self.run)
         monkeypatch.setattr(project, "commit", lambda: "new")
 
-    def run(self, *words: str | Path, deadline_seconds: float) -> Result:
+    def run(self, *words: str | Path, deadline_seconds: float, usable: bool) -> Result:
         assert deadline_seconds
+        assert not usable
         self.commands.append(words)
         code, said = self.ends.pop(0)
         if said:

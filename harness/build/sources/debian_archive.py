@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from harness.core.progress import Progress
 
 DOWNLOAD_SECONDS = 900
+UNPACKER = "/usr/lib/apt/apt-helper"
+"""apt's own reader of its compressed lists (apt-helper(1) is not on PATH)."""
 RETRIES = 3
 UNSIGNED = (
     "APT::Get::AllowUnauthenticated",
@@ -95,6 +97,20 @@ class Apt:
             self.update()
             result = self.get(*words)
         return result
+
+    def index(self, into: Path) -> str:
+        """The text of the suite's index, which has been read. `into`: a file for it.
+
+        Raises InfrastructureError if apt does not unpack it.
+        """
+        files = sorted((self.root / "lists").glob("*_Packages*" if self.architecture else "*_Sources*"))
+        process.run_successfully(
+            # Its output is too long to be kept in memory together with that of the command.
+            ["/bin/sh", "-c", 'exec "$@" >"$0"', into, UNPACKER, "cat-file", *files],
+            problem=f"the index of {self.suite} cannot be unpacked",
+            deadline_seconds=DOWNLOAD_SECONDS,
+        )
+        return into.read_text("utf-8")
 
     def cache(self, *words: str) -> process.Result:
         """Run apt-cache with these words."""

@@ -64,8 +64,11 @@ class Drive:
         watch: Callable[[], None] = lambda: None,
         patience_seconds: float = PATIENCE_SECONDS,
         strangers_seconds: float = STRANGERS_SECONDS,
+        failures: dict[str, JobReport] | None = None,
     ) -> None:
         """`trees`: digest → packed source; `islands`: what jobs learn from each other; None if they do not.
+
+        `failures`: takes the jobs that could not be run, and how each ended; None if they are an error.
 
         `restart_ended` restarts the processes of this host that have ended; `watch` is called often.
         """
@@ -76,6 +79,7 @@ class Drive:
         self._islands = islands
         self._restart_ended = restart_ended
         self._watch = watch
+        self._failures = failures
         self._patience = patience_seconds
         self._store = shared_store.SharedStore(cluster.store) if cluster.store else None
         self._jobs = JobLedger(folder, say)
@@ -97,7 +101,7 @@ class Drive:
     def state(self) -> str:
         """`12/40 jobs, 4 given, 4 cells on 4 workers`."""
         total = len(self.folder.record.jobs)
-        done = total - len(self._jobs.waiting) - len(self._given) - self._jobs.given_up
+        done = total - len(self._jobs.waiting) - len(self._given) - len(self._jobs.given_up)
         offered = f"{self._workers.cells} cells on {len(self._workers)} workers"
         return f"{done}/{total} jobs arrived, {len(self._given)} given, {offered}"
 
@@ -113,7 +117,10 @@ class Drive:
         finally:
             self._write_state()
             self.folder.note("ended")
-        self._jobs.refuse_failures()
+        if self._failures is None:
+            self._jobs.refuse_failures()
+        else:
+            self._failures.update(self._jobs.given_up)
 
     def _run(self) -> None:
         lost = 0.0

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from harness.plan.request import Request
 
 RUN, KNOWN, SERVER, CORPORA = "{run}", "{known}", "{server}", "{corpora}"
-"""Words that the worker replaces with its own paths."""
+FOLDER, DISCARDED = "{folder}", "{discarded}"
+"""Words that the worker replaces with its own paths. The last two are a new folder for what the command makes, and a
+run folder that is not sent: both end with the job.
+"""
 LEARNED = "learned"
 """The folder in a run folder for the job's additions to the corpora."""
 SECONDS_OF_TIER = {"quick": 25.0, "full": 420.0, "thorough": 1500.0}
@@ -145,10 +148,12 @@ def command_jobs(
     tree: str = "",
     tree_name: str = "",
     timeout_multiplier: float = 1.0,
+    deadline_seconds: float | None = None,
 ) -> list[CampaignJob]:
     """A job for each of the commands, which make no run folder, by its name. `tree`: as of `check_jobs`.
 
-    `timeout_multiplier`: how many times longer than usual each may take.
+    `timeout_multiplier`: how many times longer than usual each may take. `deadline_seconds`: how long at most; None: by
+    the expected time.
     """
     return [
         CampaignJob(
@@ -156,7 +161,7 @@ def command_jobs(
             words=list(words),
             cells=[],
             expected_seconds=expected_seconds,
-            deadline_seconds=timeout_multiplier * (SET_UP_SECONDS + 10 * expected_seconds),
+            deadline_seconds=timeout_multiplier * (deadline_seconds or SET_UP_SECONDS + 10 * expected_seconds),
             version=version,
             tree=tree,
             tree_name=tree_name,

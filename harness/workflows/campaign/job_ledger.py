@@ -47,9 +47,9 @@ class JobLedger:
         return bool(self.waiting)
 
     @property
-    def given_up(self) -> int:
-        """The number of jobs that are not tried again."""
-        return len(self._given_up)
+    def given_up(self) -> dict[str, JobReport]:
+        """The jobs that are not tried again, and how each ended."""
+        return dict(self._given_up)
 
     def take(self) -> tuple[CampaignJob, int]:
         """The next job, and how often it was taken before."""

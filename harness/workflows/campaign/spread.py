@@ -103,15 +103,18 @@ def commands_on(
     command: Sequence[str] = (),
     tree: tuple[bytes, str] = (b"", ""),
     timeout_multiplier: float = 1.0,
+    deadline_seconds: float | None = None,
     read_document: Callable[[str, str], object] = lambda _, __: None,
+    failures: dict[str, JobReport] | None = None,
 ) -> dict[str, JobReport]:
     """Carry out `plumb` commands that print a document, each a separate job. Returns how each ended, by its name.
 
     `folder`: the campaign's, new or begun before. `timeout_multiplier`: how many times longer than usual a command may
-    take. `tree`: what `packed_tree` returns for the server that is a path; the commands have the word `SERVER` of
-    harness.workflows.campaign.job for it. `read_document` gets the name and the document of a command, and raises
-    InconclusiveError if another worker is to repeat it. Raises what `harness.workflows.campaign.drive.Drive.run`
-    raises.
+    take; `deadline_seconds`: how long usually; None: by the expected time. `tree`: what `packed_tree` returns for the
+    server that is a path; the commands have the word `SERVER` of harness.workflows.campaign.job for it. `read_document`
+    gets the name and the document of a command, and raises InconclusiveError if another worker is to repeat it.
+    `failures` takes the commands that end without a document on every machine; None if they are an error. Raises what
+    `harness.workflows.campaign.drive.Drive.run` raises.
     """
     require_engine()
     cluster = read_cluster(on, insecure=insecure)
@@ -125,13 +128,14 @@ def commands_on(
         tree=digest,
         tree_name=tree_name,
         timeout_multiplier=timeout_multiplier,
+        deadline_seconds=deadline_seconds,
     )
     record = CampaignRecord(command=list(command), seed=0, jobs=jobs, begun=_now())
     campaign = CampaignFolder.begin(folder, record, read_document)
     trees = {digest: content} if content else None
-    carry_out(progress, campaign, cluster, trees=trees, timeout_multiplier=timeout_multiplier)
+    carry_out(progress, campaign, cluster, trees=trees, timeout_multiplier=timeout_multiplier, failures=failures)
     arrived = campaign.arrived()
-    return {name: arrived[name] for name in commands}
+    return {name: arrived[name] for name in commands if name not in (failures or {})}
 
 
 def packed_tree(bench: Workbench, server: str) -> tuple[bytes, str]:
@@ -148,8 +152,9 @@ def carry_out(
     trees: dict[str, bytes] | None = None,
     islands: Islands | None = None,
     timeout_multiplier: float = 1.0,
+    failures: dict[str, JobReport] | None = None,
 ) -> None:
-    """Run the missing part of a campaign, and keep its page up to date.
+    """Run the missing part of a campaign, and keep its page up to date. `failures`: as of `Drive`.
 
     `timeout_multiplier`: how many times longer than usual to wait for the scheduler of a cluster on the host, and
     for workers.
@@ -173,6 +178,7 @@ def carry_out(
             watch=page.write_if_due,
             patience_seconds=timeout_multiplier * PATIENCE_SECONDS,
             strangers_seconds=timeout_multiplier * STRANGERS_SECONDS,
+            failures=failures,
         )
         stage.shows(drive.state)
         try:

@@ -101,6 +101,7 @@ def _carried_out(
         server = str(_tree(given, tree)) if given.tree else "".join(cell.server for cell in given.cells[:1])
         learned = _Learned(folder / "corpora", corpora)
         places = {job.RUN: str(run), job.KNOWN: str(known), job.SERVER: server, job.CORPORA: str(learned.folder)}
+        places |= {job.FOLDER: str(folder / "made"), job.DISCARDED: str(folder / "discarded")}
         words = [places.get(word, word) for word in given.words]
         output = folder / "output"
         cache, parts = Cache.default(), _parts(given, server)

@@ -6,8 +6,10 @@ require more options than these, a person types them after plumb exec.
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError, UsageError
@@ -29,6 +31,8 @@ STAGES = {
     DONE: "",
 }
 """Stage -> the meaning if the script ended there."""
+_OTHER_FOLDERS = {"debian", "doc", "docs", "examples", "test", "tests"}
+"""Folders that may have a build system which is not that of the tree."""
 SHOWN_TOOLS = "apt-get install --yes --no-install-recommends"
 
 
@@ -48,9 +52,15 @@ class BuildSystem(Record, frozen=True):
 OPTIONS = "@OPTIONS@"
 """Where the user's options go in a command that configures a tree."""
 _MAKE = {"make": "make"}
-# A file or folder with the goal's name is not a goal: make has nothing to do for it.
+# A file or folder with the goal's name is not a goal: make has nothing to do for it. Every makefile of Automake has the
+# goal `check`, which tests nothing unless Automake knows tests.
 _MAKE_TEST = """\
-for goal in check test; do
+goals='check test'
+if grep -q '^check-am:' Makefile 2>/dev/null &&
+    ! find . -name Makefile -exec grep -qE '^check-(TESTS|local):' '{{}}' ';' -print | grep -q .; then
+    goals='test check'
+fi
+for goal in $goals; do
     if planned=$(LC_ALL=C make -n $goal {variables}2>/dev/null) &&
         ! printf '%s\\n' "$planned" | grep -q "make: Nothing to be done for '$goal'"; then
         make $goal {variables}; echo done > ../stage; exit 0
@@ -113,22 +123,39 @@ SYSTEMS = (
 NAMES = tuple(one.name for one in SYSTEMS)
 
 
-def detect(tree: Path, named: str = "") -> BuildSystem:
+class Detected(Record, frozen=True):
+    """A tree's build system."""
+
+    system: BuildSystem
+    folder: str
+    """The folder that has it, relative to the tree; empty for the tree's top folder."""
+
+
+def detect(tree: Path, named: str = "") -> Detected:
     """The build system of a tree, or the one that is named.
+
+    If the top folder has none, that of the only folder below it which has one, or of the only one which debian/rules
+    names.
 
     Raises UsageError for a tree that has none, or not the named one, and InfrastructureError if its tools are missing.
     """
-    fitting = [one for one in SYSTEMS if any((tree / marker).is_file() for marker in one.markers)]
-    chosen = next((one for one in fitting if named in {"", one.name}), None)
-    if chosen is None:
+    found = [(folder, one) for folder in _folders(tree) if (one := _system_in(tree / folder, named)) is not None]
+    outermost = {folder for folder, _ in found}
+    found = [(folder, one) for folder, one in found if not {"", *_above(folder)} & outermost or not folder]
+    if len(found) > 1:
+        rules = _words_of_rules(tree)
+        found = [(folder, one) for folder, one in found if folder in rules] or found
+    if len(found) != 1:
         wanted = [one for one in SYSTEMS if named in {"", one.name}]
         markers = ", ".join(marker for one in wanted for marker in one.markers)
+        below = f"; several folders below it have one: {', '.join(folder for folder, _ in found)}" if found else ""
         raise UsageError(
             f"the tree has no build system {named}".rstrip() if named else "the tree has no known build system",
             where=str(tree),
-            because=f"its top folder has none of: {markers}",
+            because=f"its top folder has none of: {markers}{below}",
             remedy=f"build it yourself: cd {shlex.quote(str(tree))} && plumb exec --target TARGET -- COMMAND",
         )
+    ((folder, chosen),) = found
     lacking = [package for program, package in chosen.tools.items() if shutil.which(program) is None]
     if lacking:
         raise InfrastructureError(
@@ -137,13 +164,37 @@ def detect(tree: Path, named: str = "") -> BuildSystem:
             because=f"missing: {', '.join(lacking)}",
             remedy=f"{SHOWN_TOOLS} {' '.join(lacking)}",
         )
-    return chosen
+    return Detected(system=chosen, folder=folder)
 
 
-def script_of(system: BuildSystem, options: Sequence[str] = ()) -> str:
-    """The shell script that builds a tree, its working folder, and runs its tests. It writes its stage beside it.
+def _folders(tree: Path) -> list[str]:
+    """The top folder of a tree, as the empty text, and those that a build system may be in otherwise."""
+    shown = [path for path in sorted(tree.glob("*/")) if path.is_dir() and path.name not in _OTHER_FOLDERS]
+    below = [path for folder in shown for path in sorted(folder.glob("*/")) if path.is_dir()]
+    return ["", *(str(path.relative_to(tree)) for path in [*shown, *below] if path.name[0] != ".")]
 
-    `options`: of the configure step. Raises UsageError if the build system has none.
+
+def _above(folder: str) -> list[str]:
+    """The folders of a tree that contain this one, without the top folder."""
+    return [str(path) for path in PurePath(folder).parents if path.name]
+
+
+def _system_in(folder: Path, named: str) -> BuildSystem | None:
+    fitting = (one for one in SYSTEMS if any((folder / marker).is_file() for marker in one.markers))
+    return next((one for one in fitting if named in {"", one.name}), None)
+
+
+def _words_of_rules(tree: Path) -> set[str]:
+    rules = tree / "debian" / "rules"
+    text = rules.read_text("utf-8", "replace") if rules.is_file() else ""
+    return {word.strip("/") for word in re.split(r"[\s=;&|()'\"]+", text)}
+
+
+def script_of(system: BuildSystem, options: Sequence[str] = (), folder: str = "") -> str:
+    """The shell script that builds a tree, its working folder, and runs its tests. It writes its stage beside the tree.
+
+    `folder`: the folder of the tree to build in. `options`: of the configure step. Raises UsageError if the build
+    system has none.
     """
     if options and OPTIONS not in system.configure:
         raise UsageError(
@@ -151,8 +202,10 @@ def script_of(system: BuildSystem, options: Sequence[str] = ()) -> str:
             where=f"--configure {options[0]}",
             remedy="edit the script that builds it, or name another system: --build-system",
         )
+    beside = "/".join([".."] * (1 + len([part for part in folder.split("/") if part])))
     given = "".join(f" {shlex.quote(option)}" for option in options)
     lines = ["#!/bin/sh", f"# Written by plumb deb for {system.name}: run it in the tree, below plumb exec.", "set -e"]
+    lines += [f"cd {shlex.quote(folder)}"] if folder else []
     for stage in ("configure", "build", "test"):
         lines += [
             f"echo {stage} > ../{STAGE}",
@@ -160,4 +213,4 @@ def script_of(system: BuildSystem, options: Sequence[str] = ()) -> str:
             getattr(system, stage).replace(OPTIONS, given),
         ]
     lines.append(f"echo {DONE} > ../{STAGE}")
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{line}\n" for line in lines).replace("> ../", f"> {beside}/")

@@ -82,10 +82,10 @@ def prepare(
         if not any(folder.iterdir()):
             folder.rmdir()
         raise
-    chosen = build_system.detect(folder / TREE, system)
-    (folder / SCRIPT).write_text(build_system.script_of(chosen, options), "utf-8")
-    bench.progress.say(f"{package.title} is built by {chosen.name} in {folder / TREE}")
-    return PreparedPackage(package=package, folder=folder, system=chosen.name)
+    found = build_system.detect(folder / TREE, system)
+    (folder / SCRIPT).write_text(build_system.script_of(found.system, options, found.folder), "utf-8")
+    bench.progress.say(f"{package.title} is built by {found.system.name} in {folder / TREE / found.folder}")
+    return PreparedPackage(package=package, folder=folder, system=found.system.name)
 
 
 def execute(bench: Workbench, prepared: PreparedPackage, asked: Execution) -> tuple[Judgement, ExitCode]:

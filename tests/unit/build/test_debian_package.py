@@ -86,7 +86,68 @@ def test_a_tree_is_built_by_the_first_system_that_it_has_or_by_the_named_one(
     every_tool(tmp_path / "bin", monkeypatch)
     for name in files:
         fakes.write(tmp_path / "tree" / name, "")
-    assert build_system.detect(tmp_path / "tree", named).name == system
+    found = build_system.detect(tmp_path / "tree", named)
+    assert (found.system.name, found.folder) == (system, "")
+
+
+@pytest.mark.parametrize(
+    ("files", "rules", "folder"),
+    [
+        (["libraries/liblmdb/Makefile", "tests/Makefile"], "", "libraries/liblmdb"),
+        (["unix/configure", "win/configure"], "override_dh_auto_build:\n\tcd unix && make\n", "unix"),
+        (["build/cmake/CMakeLists.txt", "lib/Makefile"], "\tdh $@ --sourcedirectory=lib/\n", "lib"),
+        # What another folder's build system includes is not a tree of its own.
+        (["nspr/configure", "nspr/lib/Makefile"], "", "nspr"),
+    ],
+)
+def test_a_build_system_below_the_top_folder_is_found_if_it_is_the_only_one_or_the_rules_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], rules: str, folder: str
+) -> None:
+    every_tool(tmp_path / "bin", monkeypatch)
+    for name in files:
+        fakes.write(tmp_path / "tree" / name, "")
+    fakes.write(tmp_path / "tree" / "debian" / "rules", rules)
+    assert build_system.detect(tmp_path / "tree").folder == folder
+
+
+def test_several_build_systems_below_the_top_folder_are_named_and_none_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every_tool(tmp_path / "bin", monkeypatch)
+    for name in ("unix/configure", "win/configure"):
+        fakes.write(tmp_path / name, "")
+    with pytest.raises(UsageError, match="no known build system") as caught:
+        build_system.detect(tmp_path)
+    assert "several folders below it have one: unix, win" in " ".join(str(caught.value).split())
+
+
+def test_a_script_that_builds_in_a_folder_of_the_tree_writes_its_stage_beside_the_tree(tmp_path: Path) -> None:
+    (system,) = (one for one in build_system.SYSTEMS if one.name == "make")
+    fakes.write(tmp_path / "source" / "a" / "b" / "Makefile", "all:\ncheck: ; echo tested > result\n")
+    fakes.write(tmp_path / "script", build_system.script_of(system, folder="a/b"))
+    subprocess.run(["sh", "../script"], cwd=tmp_path / "source", check=True, capture_output=True)
+    assert (tmp_path / "stage").read_text("utf-8") == "done\n"
+    assert (tmp_path / "testing").is_file()
+    assert (tmp_path / "source" / "a" / "b" / "result").is_file()
+
+
+@pytest.mark.parametrize(
+    ("makefile", "tested"),
+    [
+        ("check: ; echo check > result\ntest: ; echo test > result\n", "check"),
+        # What Automake writes for a tree without tests of its own kind, as of memcached.
+        ("check-am:\ncheck: check-am ; echo check > result\ntest: ; echo test > result\n", "test"),
+        ("check-am:\ncheck: check-am ; echo check > result\n", "check"),
+        ("check-am: check-TESTS\ncheck-TESTS:\ncheck: ; echo check > result\ntest: ; echo test > result\n", "check"),
+    ],
+    ids=["plain", "without tests", "without a goal", "with tests"],
+)
+def test_the_goal_that_runs_tests_is_made(tmp_path: Path, makefile: str, tested: str) -> None:
+    (system,) = (one for one in build_system.SYSTEMS if one.name == "make")
+    fakes.write(tmp_path / "source" / "Makefile", f"all:\n{makefile}")
+    fakes.write(tmp_path / "script", build_system.script_of(system))
+    subprocess.run(["sh", "../script"], cwd=tmp_path / "source", check=True, capture_output=True)
+    assert (tmp_path / "source" / "result").read_text("utf-8") == f"{tested}\n"
 
 
 def every_tool(folder: Path, monkeypatch: pytest.MonkeyPatch, *, but: str = "") -> None:

@@ -27,7 +27,8 @@ from harness.workflows.campaign.campaign_folder import CampaignFolder, CampaignR
 from harness.workflows.campaign.campaign_status import status_of
 from harness.workflows.campaign.drive import result_in
 from harness.workflows.campaign.engine.cluster import make_keys, read_cluster
-from harness.workflows.campaign.job import KNOWN, RUN, SERVER, check_jobs, command_jobs
+from harness.workflows.campaign.job import DISCARDED, FOLDER, KNOWN, RUN, SERVER, check_jobs, command_jobs
+from harness.workflows.campaign.job_ledger import JobFailedError, JobLedger
 from harness.workflows.campaign.shared_store import SharedStore
 from harness.workflows.campaign.spread import packed_tree
 from harness.workflows.campaign.version import harness_version, resource_of
@@ -410,6 +411,37 @@ def test_a_source_tree_reaches_a_worker_unchanged(tmp_path: Path, monkeypatch: p
         task.carry_out(json_codec.encode(msgspec.structs.replace(job, tree="0" * 64)), packed)[0], JobReport
     )
     assert "not what was sent" in broken.problem
+
+
+def test_a_command_has_a_folder_of_its_own_which_ends_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    (job,) = command_jobs({"one": [FOLDER, DISCARDED]}, expected_seconds=1, version=harness_version())
+    makes = 'mkdir "$1" "$2" && touch "$1/tree" "$2/findings.json" && echo "$1 $2"'
+    monkeypatch.setattr(task.WorkerSettings, "program", ["/bin/sh", "-c", makes, "sh"])
+    told, content = task.carry_out(json_codec.encode(job), None)
+    report = json_codec.decode(told, JobReport)
+    assert report.problem == ""
+    first, second = map(Path, report.output.split())
+    assert first != second
+    assert not first.parent.exists()
+    assert (content, report.archive) == (b"", "")
+
+
+def test_a_command_has_the_time_that_was_asked_for_or_that_of_its_expected_end() -> None:
+    (given,) = command_jobs({"one": []}, expected_seconds=60, version="1", deadline_seconds=5, timeout_multiplier=2)
+    (usual,) = command_jobs({"one": []}, expected_seconds=60, version="1")
+    assert given.deadline_seconds == 10
+    assert usual.deadline_seconds > 600
+
+
+def test_a_ledger_tells_how_the_jobs_ended_that_are_not_tried_again(tmp_path: Path) -> None:
+    jobs = command_jobs({"one": ["deb"], "two": ["deb"]}, expected_seconds=1, version="1")
+    ledger = JobLedger(begin(tmp_path / "campaign", jobs), print)
+    assert ledger.given_up == {}
+    failed = JobReport(key="one", worker="w", exit_code=ExitCode.USAGE, seconds=1, problem="error: no build system")
+    ledger.note_failure(jobs[0], failed, 1)
+    assert ledger.given_up == {"one": failed}
+    with pytest.raises(JobFailedError, match="1 jobs"):
+        ledger.refuse_failures()
 
 
 def test_a_damaged_entry_of_the_shared_store_is_not_used(tmp_path: Path) -> None:
