@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import shutil
 import subprocess
@@ -120,3 +121,11 @@ def test_quick_builds_nothing(script: Script) -> None:
     assert not any(word in line for line in log for word in (PREPARATION, END_TO_END))
     assert any(UNIT in line and line.endswith(" --quick -x") for line in log)
     assert any(LINTERS in line for line in log)
+
+
+def test_pytest_passes_over_no_folder_of_tests(request: pytest.FixtureRequest) -> None:
+    """Regression: by default it looks for no tests below a folder called `build`, and 567 never ran."""
+    passed_over = request.config.getini("norecursedirs")
+    folders = {part for path in (ROOT / "tests").rglob("test_*.py") for part in path.relative_to(ROOT).parts[:-1]}
+    assert "build" in folders
+    assert [name for name in sorted(folders) if any(fnmatch.fnmatch(name, glob) for glob in passed_over)] == []

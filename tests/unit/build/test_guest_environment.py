@@ -53,7 +53,7 @@ LISTING = """@default
     [
         ("musl-stack", "native", "pinned", "the oracle is one of them"),
         ("debian-service", "native-asan", "pinned", "directly on the host"),
-        ("musl-stack", "armv5-kernel", "pinned", "an emulated machine with its own kernel"),
+        ("musl-stack", "armv5-kernel", "pinned", "it is a machine with its own kernel"),
         ("debian-service", "armv5", "distro", "does not filter system calls"),
         ("debian-service", "sparc64", "pinned", "which has arm64, armel, armhf, mips64el, mipsel, ppc64el, s390x"),
         ("debian-service", "riscv64", "pinned", "redis-server.service of Debian bookworm"),
