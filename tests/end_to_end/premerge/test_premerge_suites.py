@@ -63,7 +63,7 @@ def test_of_a_file_that_a_longer_suite_alone_covers_it_is_said_that_it_did_not_r
 
     code, read, errors = premerge(checkout, tmp_path / "without", "--suite", "sds")
     assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
-    message = "NOT CHECKED: src/cluster.c is covered only by `cluster` and `moduleapi`: not run"
+    message = "NOT CHECKED: src/cluster.c is covered only by `cluster`, `moduleapi` and `width`: not run"
     assert message in read["unchecked"]
     assert {cell["verdict"] for cell in read["cells"]} == {"PASS"}
 
@@ -104,7 +104,7 @@ def test_a_changed_header_requires_the_suites_that_alone_cover_the_altered_code(
     edit(header, "PLUMB_AT(buffer) (buffer)", "PLUMB_AT(buffer) ((volatile int *)((buffer) + 1))")
     code, read, errors = premerge(checkout, tmp_path / "without", "--suite", "units")
     assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
-    message = "NOT CHECKED: src/cluster.c is covered only by `cluster` and `moduleapi`: not run"
+    message = "NOT CHECKED: src/cluster.c is covered only by `cluster`, `moduleapi` and `width`: not run"
     assert message in read["unchecked"]
     assert not any("src/bitops.c" in one for one in read["unchecked"])
 
