@@ -19,8 +19,9 @@
  * A store to the thread's own stack rarely matters to others, and goes to memory at once if it may. One of sixteen others
  * is lazy: it waits until nothing else can go, so that many later ones overtake it. After a store has overtaken an older
  * one, the thread sometimes pauses, until other threads have made some stores: few or very many. It waits no longer if they
- * make none. At any time, some threads do so often and others never. Without pauses, other threads would hardly see the few
- * instructions' time between the two.
+ * make none. At any time, some threads do so often and others never. One that makes fewer stores than the others is at
+ * times slow: it pauses again and again, so that the queues before it become full. Without pauses, other threads would
+ * hardly see the few instructions' time between the two.
  *
  * During a pause, the other threads' loads are watched. If a thread reads from the place of the store that overtook, and
  * then from that of an overtaken one a value that this has yet to change, the fault log names the three instructions.
@@ -54,7 +55,8 @@ enum {
     SLOTS = 64, LAZINESS = 16, NUDGE_MS = 5, EMPTY = 4096 /* loads while no store waits */, HOST_PAGE_BITS = 12,
     KNOWN_PAGES = 64, KNOWN_PLACES = 1024,
     OUT_OF = 100000, SHORTEST_PAUSE = 1024, COUNTED_TOGETHER = 64, PASSED_OVER = 16, IDLE_US = 20000,
-    IDLE_PROCESSOR_US = 500, SHORTEST_MOOD = 1 << 14, MOODS = 7,
+    IDLE_PROCESSOR_US = 500, SHORTEST_MOOD = 1 << 14, MOODS = 7, SELDOM_SLOW = 4, SLOW_GAP = 96, SLOWEST = 5,
+    SLOW_SHARE = 8,
     WATCHES = 4, WATCHED_STORES = 1 << 16, PLACES_LOGGED = 64
 };
 
@@ -84,7 +86,9 @@ struct PlumblineStores {
     int waiting; /* stores */
     int until_next; /* accesses until a store goes to memory */
     unsigned pauses; /* for every OUT_OF stores of the other threads */
-    uint64_t next_pause; /* not before they have made so many */
+    uint64_t next_pause; /* not before `pause_clock` is there */
+    unsigned slowness; /* of a slow thread: how often its pauses are doubled; otherwise 0 */
+    uint64_t slow_until; /* the others have made so many */
     uint64_t counted; /* stores of this thread that `made_by_all` has */
     int uncounted; /* those that it does not have yet */
     int until_mood; /* stores, until that number is drawn anew */
@@ -431,21 +435,28 @@ static uint64_t made_by_others(const struct PlumblineStores *s)
     return qatomic_read(&made_by_all) - s->counted;
 }
 
+/* Pauses of a slow thread depend on what it does: it may do much while no other runs. */
+static uint64_t pause_clock(const struct PlumblineStores *s)
+{
+    return s->slowness ? s->counted + s->uncounted : made_by_others(s);
+}
+
 /* Until the next pause. A thread pauses for the others: seldom if it makes nearly all stores, as a server's first one. */
 static void draw_gap(struct PlumblineStores *s)
 {
-    uint64_t mean = OUT_OF / MAX(s->pauses, 1);
+    uint64_t mean = s->slowness ? SLOW_GAP : OUT_OF / MAX(s->pauses, 1);
 
-    /* Stores are counted in lots. */
-    s->next_pause = !s->pauses ? UINT64_MAX : mean < COUNTED_TOGETHER ? 0 : made_by_others(s) + draw(s, 2 * mean);
+    /* Stores of the others are counted in lots. */
+    s->next_pause = !s->pauses && !s->slowness ? UINT64_MAX : mean < COUNTED_TOGETHER ? 0 :
+                    pause_clock(s) + draw(s, 2 * mean);
 }
 
-/* Each doubling of the shortest pause is half as likely. Whoever needs the thread ends it. */
+/* Each doubling of the shortest pause is half as likely, but all of a slow thread's are alike. Whoever needs it ends it. */
 static void pause_thread(CPUState *cpu, struct PlumblineStores *s, struct Watch *w)
 {
-    uint64_t length = SHORTEST_PAUSE;
+    uint64_t length = SHORTEST_PAUSE << s->slowness;
 
-    while (length < longest_pause && draw(s, 2)) {
+    while (!s->slowness && length < longest_pause && draw(s, 2)) {
         length *= 2;
     }
     int64_t now = g_get_monotonic_time(), end = now + longest_pause_us, idle_since = now;
@@ -481,13 +492,20 @@ static void pause_thread(CPUState *cpu, struct PlumblineStores *s, struct Watch 
     draw_gap(s);
 }
 
-/* How often the thread pauses from now on. */
+/*
+ * How often the thread pauses from now on. One that makes fewer stores than the others may be slow for a while, and then the
+ * queues before it become full.
+ */
 static void draw_mood(struct PlumblineStores *s)
 {
     static const unsigned factors[] = { 0, 1, 10 };
+    uint64_t others = made_by_others(s);
+    bool is_slow = pauses && s->counted < others && !draw(s, SELDOM_SLOW);
 
     s->pauses = pauses * factors[draw(s, ARRAY_SIZE(factors))];
     s->until_mood = SHORTEST_MOOD << draw(s, MOODS);
+    s->slowness = is_slow ? 1 + draw(s, SLOWEST) : 0;
+    s->slow_until = others + SLOW_SHARE * s->until_mood;
     draw_gap(s);
 }
 
@@ -497,7 +515,8 @@ static void write_slot(CPUState *cpu, struct PlumblineStores *s, int i)
     WaitingStore *store = &s->slot[i];
     uint64_t slot = 1ull << i, overtaken = older(cpu, s, i);
     /* Not at the first overtake: a thread that has waited for work would always pause at its begin. */
-    bool will_pause = overtaken && !store->is_private && made_by_others(s) >= s->next_pause && !draw(s, PASSED_OVER);
+    bool will_pause = overtaken && !store->is_private && pause_clock(s) >= s->next_pause &&
+                      (s->slowness || !draw(s, PASSED_OVER));
     struct Watch *w = will_pause && plumbline_has_fault_log() ? begin_watch(cpu, s, store, overtaken) : NULL;
 
     if (w) {
@@ -525,7 +544,7 @@ static void write_slot(CPUState *cpu, struct PlumblineStores *s, int i)
         s->counted += COUNTED_TOGETHER;
         s->uncounted = 0;
     }
-    if (--s->until_mood <= 0) {
+    if (--s->until_mood <= 0 || (s->slowness && made_by_others(s) >= s->slow_until)) {
         draw_mood(s);
     }
     s->overtakes += overtaken != 0;
