@@ -66,6 +66,7 @@ def read(lines: list[Line]) -> Iterator[Report]:
             column=0,
             through="",
             frames=first.frames,
+            against=others[0].frames if RACE in head["what"] and others else [],
             fatal=False,
             offset=line.place_of(head.start()),
             pid=int(head["pid"]),

@@ -130,6 +130,7 @@ def test_a_race_is_at_its_store_and_names_the_other_access() -> None:
         "data race: store of 1 bytes, not ordered with the load in rd (src/races.c:9)",
     ]
     assert [report.frames[1].function for report in found[:3]] == ["main", "main", "other"]
+    assert [[frame.function for frame in report.against][:1] for report in found] == [["rd"], ["rd"], ["rd"], [], []]
     assert not any(report.fatal for report in found)
 
 
