@@ -23,8 +23,9 @@
  * times slow: it pauses again and again, so that the queues before it become full. Without pauses, other threads would
  * hardly see the few instructions' time between the two.
  *
- * During a pause, the other threads' loads are watched. If a thread reads from the place of the store that overtook, and
- * then from that of an overtaken one a value that this has yet to change, the fault log names the three instructions.
+ * During a pause, the other threads' loads are watched. If a thread reads from the place of one of the last stores that have
+ * overtaken others, and then from that of an overtaken one a value that this has yet to change, the fault log names the
+ * three instructions.
  * The words early=PC and late=PC allow only this: that the store at the first address overtakes that at the second one,
  * and those between the two.
  *
@@ -57,7 +58,7 @@ enum {
     OUT_OF = 100000, SHORTEST_PAUSE = 1024, COUNTED_TOGETHER = 64, PASSED_OVER = 16, IDLE_US = 20000,
     IDLE_PROCESSOR_US = 500, SHORTEST_MOOD = 1 << 14, MOODS = 7, SELDOM_SLOW = 4, SLOW_GAP = 96, SLOWEST = 5,
     SLOW_SHARE = 8,
-    WATCHES = 4, WATCHED_STORES = 1 << 16, PLACES_LOGGED = 64
+    WATCHES = 4, WATCHED_STORES = 1 << 16, EARLY = 16, PLACES_LOGGED = 256
 };
 
 typedef struct WaitingStore {
@@ -72,6 +73,14 @@ typedef struct WaitingStore {
         uint8_t bytes[16];
     };
 } WaitingStore;
+
+/* A store that has overtaken others. */
+typedef struct EarlyStore {
+    uintptr_t at;
+    uintptr_t from;
+    uint64_t overtaken; /* the slots of those that still wait */
+    uint8_t size;
+} EarlyStore;
 
 struct PlumblineStores {
     uint64_t ready; /* the slots of waiting stores without blockers */
@@ -97,6 +106,8 @@ struct PlumblineStores {
     bool is_pausing;
     bool is_patient; /* only lazy ones can go, and have been given more time */
     WaitingStore slot[SLOTS];
+    EarlyStore early[EARLY]; /* the last ones */
+    unsigned next_early;
     uintptr_t known_page[KNOWN_PAGES]; /* to which the program may write */
     struct {
         uintptr_t from;
@@ -272,14 +283,17 @@ static uint64_t older(CPUState *cpu, const struct PlumblineStores *s, int slot)
     return rol64(by_age(s, cpu->neg.plumbline_waiting) & below, s->next);
 }
 
-/* A store that has overtaken others, while its thread pauses. */
+/* The stores of a thread that have overtaken others, while it pauses. */
 static struct Watch {
     CPUState *of; /* NULL: none */
-    uintptr_t at;
-    int size;
-    vaddr pc;
-    uint64_t readers; /* other threads that have read it */
-    uint64_t overtaken;
+    struct {
+        EarlyStore store;
+        vaddr pc;
+        uint64_t readers; /* other threads that have read it */
+    } early[EARLY];
+    int count;
+    uint64_t places; /* a bit for each place of these, of which others may have the same */
+    uint64_t readers; /* of any */
     WaitingStore late[SLOTS];
     vaddr late_pc[SLOTS];
 } watch[WATCHES];
@@ -299,27 +313,43 @@ static void watch_loads(CPUState *of)
     cpu_list_unlock();
 }
 
-static struct Watch *begin_watch(CPUState *cpu, const struct PlumblineStores *s, const WaitingStore *early,
-                                 uint64_t overtaken)
+static uint64_t bit_of_place(uintptr_t at)
 {
+    return 1ull << (at / 8 % 64);
+}
+
+/* A thread may read any of the last stores that have overtaken others, and not only the one at which this one pauses. */
+static struct Watch *begin_watch(CPUState *cpu, const struct PlumblineStores *s)
+{
+    uint64_t overtaken = 0;
+
     QEMU_LOCK_GUARD(&watch_lock);
     for (struct Watch *w = watch; w < watch + WATCHES; w++) {
-        if (!w->of) {
-            w->at = early->at;
-            w->size = early->size;
-            w->pc = plumbline_pc_of(cpu, early->from);
-            w->readers = 0;
-            w->overtaken = overtaken;
-            for (uint64_t left = overtaken; left; left &= left - 1) {
-                int i = ctz64(left);
-
-                w->late[i] = s->slot[i];
-                w->late_pc[i] = plumbline_pc_of(cpu, s->slot[i].from);
-            }
-            w->of = cpu;
-            qatomic_inc(&watches);
-            return w;
+        if (w->of) {
+            continue;
         }
+        w->count = 0;
+        w->places = w->readers = 0;
+        for (int i = 0; i < EARLY; i++) {
+            const EarlyStore *early = &s->early[i];
+
+            if (early->overtaken) {
+                w->early[w->count].store = *early;
+                w->early[w->count].pc = plumbline_pc_of(cpu, early->from);
+                w->early[w->count++].readers = 0;
+                w->places |= bit_of_place(early->at) | bit_of_place(early->at + early->size - 1);
+                overtaken |= early->overtaken;
+            }
+        }
+        for (uint64_t left = overtaken; left; left &= left - 1) {
+            int i = ctz64(left);
+
+            w->late[i] = s->slot[i];
+            w->late_pc[i] = plumbline_pc_of(cpu, s->slot[i].from);
+        }
+        w->of = cpu;
+        qatomic_inc(&watches);
+        return w;
     }
     return NULL;
 }
@@ -341,7 +371,7 @@ static void forget_watches(void)
     watches = 0;
 }
 
-static void log_once(CPUState *cpu, uintptr_t from, const struct Watch *w, int late)
+static void log_once(CPUState *cpu, uintptr_t from, const struct Watch *w, int early, int late)
 {
     static struct {
         vaddr early, late, reader;
@@ -350,15 +380,16 @@ static void log_once(CPUState *cpu, uintptr_t from, const struct Watch *w, int l
     vaddr reader = plumbline_pc_of(cpu, from);
 
     for (int i = 0; i < count; i++) {
-        if (logged[i].early == w->pc && logged[i].late == w->late_pc[late] && logged[i].reader == reader) {
+        if (logged[i].early == w->early[early].pc && logged[i].late == w->late_pc[late] && logged[i].reader == reader) {
             return;
         }
     }
     if (count < PLACES_LOGGED) {
-        logged[count].early = w->pc;
+        logged[count].early = w->early[early].pc;
         logged[count].late = w->late_pc[late];
         logged[count++].reader = reader;
-        plumbline_log_overtake(w->pc, w->late_pc[late], reader, h2g_nocheck(w->at), h2g_nocheck(w->late[late].at));
+        plumbline_log_overtake(w->early[early].pc, w->late_pc[late], reader, h2g_nocheck(w->early[early].store.at),
+                               h2g_nocheck(w->late[late].at));
     }
 }
 
@@ -368,11 +399,40 @@ static bool may_matter(CPUState *cpu, uint64_t me, uintptr_t at, int size)
     for (struct Watch *w = watch; w < watch + WATCHES; w++) {
         CPUState *of = qatomic_read(&w->of);
 
-        if (of && of != cpu && ((w->at < at + size && at < w->at + w->size) || qatomic_read(&w->readers) & me)) {
+        if (of && of != cpu && ((qatomic_read(&w->places) & (bit_of_place(at) | bit_of_place(at + size - 1))) ||
+                                qatomic_read(&w->readers) & me)) {
             return true;
         }
     }
     return false;
+}
+
+/* The waiting stores that some of the stores which the thread has read have overtaken. */
+static uint64_t overtaken_for(const struct Watch *w, uint64_t me)
+{
+    uint64_t overtaken = 0;
+
+    for (int i = 0; w->readers & me && i < w->count; i++) {
+        overtaken |= w->early[i].readers & me ? w->early[i].store.overtaken : 0;
+    }
+    return overtaken;
+}
+
+/* Whether a load is one of a store that has overtaken others. */
+static bool reads_early(struct Watch *w, uint64_t me, uintptr_t at, int size)
+{
+    bool does = false;
+
+    for (int i = 0; i < w->count; i++) {
+        const EarlyStore *early = &w->early[i].store;
+
+        if (early->at < at + size && at < early->at + early->size) {
+            w->early[i].readers |= me;
+            w->readers |= me;
+            does = true;
+        }
+    }
+    return does;
 }
 
 /*
@@ -388,25 +448,25 @@ static bool look(CPUState *cpu, uintptr_t at, int size, void *value, uintptr_t f
     }
     QEMU_LOCK_GUARD(&watch_lock);
     for (struct Watch *w = watch; w < watch + WATCHES; w++) {
-        if (!w->of || w->of == cpu) {
+        if (!w->of || w->of == cpu || reads_early(w, me, at, size) || !value) {
             continue;
         }
-        if (w->at < at + size && at < w->at + w->size) {
-            w->readers |= me;
-        } else if (w->readers & me && value) {
-            for (uint64_t left = w->overtaken; left; left &= left - 1) {
-                const WaitingStore *late = &w->late[ctz64(left)];
+        for (uint64_t left = overtaken_for(w, me); left; left &= left - 1) {
+            const WaitingStore *late = &w->late[ctz64(left)];
 
-                /* What the program might see change. Its memory stays: system calls that take it away wait for this thread. */
-                if (late->at <= at && at + size <= late->at + late->size && size <= 8 && at % size == 0) {
-                    uint64_t seen = size == 8 ? qatomic_read((uint64_t *)at) : size == 4 ? qatomic_read((uint32_t *)at) :
-                                    size == 2 ? qatomic_read((uint16_t *)at) : qatomic_read((uint8_t *)at);
+            /* What the program might see change. Its memory stays: system calls that take it away wait for this thread. */
+            if (late->at <= at && at + size <= late->at + late->size && size <= 8 && at % size == 0) {
+                uint64_t seen = size == 8 ? qatomic_read((uint64_t *)at) : size == 4 ? qatomic_read((uint32_t *)at) :
+                                size == 2 ? qatomic_read((uint16_t *)at) : qatomic_read((uint8_t *)at);
 
-                    if (memcmp(&seen, late->bytes + (at - late->at), size)) {
-                        log_once(cpu, from, w, ctz64(left));
-                        memcpy(value, &seen, size);
-                        return true;
+                if (memcmp(&seen, late->bytes + (at - late->at), size)) {
+                    for (int i = 0; i < w->count; i++) {
+                        if (w->early[i].readers & me && w->early[i].store.overtaken & (left & -left)) {
+                            log_once(cpu, from, w, i, ctz64(left));
+                        }
                     }
+                    memcpy(value, &seen, size);
+                    return true;
                 }
             }
         }
@@ -517,9 +577,15 @@ static void write_slot(CPUState *cpu, struct PlumblineStores *s, int i)
     /* Not at the first overtake: a thread that has waited for work would always pause at its begin. */
     bool will_pause = overtaken && !store->is_private && pause_clock(s) >= s->next_pause &&
                       (s->slowness || !draw(s, PASSED_OVER));
-    struct Watch *w = will_pause && plumbline_has_fault_log() ? begin_watch(cpu, s, store, overtaken) : NULL;
+    struct Watch *w = NULL;
 
-    if (w) {
+    for (int early = 0; early < EARLY; early++) {
+        s->early[early].overtaken &= ~slot;
+    }
+    if (overtaken && !store->is_private) {
+        s->early[s->next_early++ % EARLY] = (EarlyStore){ store->at, store->from, overtaken, store->size };
+    }
+    if (will_pause && plumbline_has_fault_log() && (w = begin_watch(cpu, s))) {
         watch_loads(cpu);
     }
     plumbline_write_store(cpu, (void *)store->at, store->size, store->op, int128_make128(store->half[0], store->half[1]));
