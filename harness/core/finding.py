@@ -155,6 +155,8 @@ class Witness(Record, frozen=True):
     evidence: str
     """Path in the run folder."""
     backtrace: list[Frame]
+    against: list[Frame] = msgspec.field(default_factory=list)
+    """Of a data race: the stack of the other thread's access."""
     count: int = 1
     """The number of observations; in an audit, how often the instruction made the access."""
     fate: Fate = ""

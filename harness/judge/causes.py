@@ -1,18 +1,20 @@
 """Groups findings by their probable cause, and orders them: what to read first, and what may follow from it. Pure.
 
 Findings share a cause if they have a function or a part of a format in common, or if replies to one command are wrong
-on the same targets or on some of them. A finding with indirect evidence may follow from one with direct evidence on the
-same targets, if they have the same test, function, part of a format or key in common: a wrong checksum explains a
-server that refuses its own file. A misaligned access explains no wrong value, because it changes none, except in the
-very tests in which it was fatal to a child process. A fault of the crash handler may follow from every other fault.
-What the native build shows as well has nothing to do with what only machines show. Programs that one command ran share
-nothing, so that no end of one hides another's.
+on the same targets or on some of them. Data races share one if they have functions of both threads in common: where two
+threads hand over work without order, all that the work contains is a race. A finding with indirect evidence may follow
+from one with direct evidence on the same targets, if they have the same test, function, part of a format or key in
+common: a wrong checksum explains a server that refuses its own file. A misaligned access explains no wrong value,
+because it changes none, except in the very tests in which it was fatal to a child process. A fault of the crash handler
+may follow from every other fault. What the native build shows as well has nothing to do with what only machines show.
+Programs that one command ran share nothing, so that no end of one hides another's.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+from pathlib import PurePath
 from typing import TYPE_CHECKING, get_args
 
 from harness.analysis.crash_reports.assertion_log import UNKNOWN
@@ -23,7 +25,7 @@ from harness.core.target_model import Endianness
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from harness.core.finding import Finding
+    from harness.core.finding import Finding, Frame, Witness
     from harness.core.target_model import Target
 
 _ENDS = ("crash", "exit", "hang")
@@ -39,6 +41,8 @@ _HARMLESS_TO_VALUES = ("alignment", *_NOT_RUN)
 _Property = tuple[str, str, frozenset[str]]
 """`function`, `record` or `command`; its name; and the targets on which it counts."""
 _ANYWHERE: frozenset[str] = frozenset()
+_EVENT_LOOP = "ae.c"
+"""The source of Redis' and Valkey's event loop."""
 _KINDS = ["build", "alignment", "out-of-bounds", "sigsegv", "sigill"]
 """The first kinds of a rank, in order; all others follow by name."""
 
@@ -219,10 +223,24 @@ def _properties(finding: Finding) -> dict[_Property, str]:
     if difference is not None and difference.offset >= 0:
         record = _without_particulars(difference.record)
         found["record", record, _ANYWHERE] = f"the part '{record}' of a format"
+    for one, other in itertools.chain.from_iterable(map(_crossings, finding.witnesses)):
+        found["race", f"{one} {other}", _ANYWHERE] = f"the threads in {one} and in {other}"
     if finding.kind == "wrong-result" and not finding.unit and (request := wrongly_answered(finding)):
         word = request.split(maxsplit=1)[0].upper()
         found["command", word, frozenset(finding.targets)] = f"the command {word} on the same targets"
     return found
+
+
+def _crossings(witness: Witness) -> set[tuple[str, str]]:
+    """Each function of the one thread of a data race with each of the other."""
+    ours, theirs = _of_work(witness.backtrace), _of_work(witness.against)
+    return {(min(one, other), max(one, other)) for one in ours for other in theirs}
+
+
+def _of_work(stack: Sequence[Frame]) -> set[str]:
+    """The functions of a stack, without those that a thread never leaves: its first one, and its event loop's."""
+    work = [frame for frame in stack[:-1] if PurePath(frame.file).name != _EVENT_LOOP]
+    return {frame.function for frame in [*stack[:1], *work]} - {UNKNOWN}
 
 
 def _without_particulars(record: str) -> str:

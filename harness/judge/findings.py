@@ -302,6 +302,7 @@ def _witness(site: list[Sighting]) -> Witness:
         test=first.test,
         evidence=first.evidence,
         backtrace=first.frames,
+        against=first.against,
         detector=first.detector,
         count=sum(one.count for one in site),
         fate=first.fate,

@@ -172,8 +172,11 @@ def _what_happens(finding: Finding, witness: Witness, facts: IssueFacts) -> list
         lines += ["", *_block("text", told)]
     if place is not None and (shown := _excerpt(place, facts.source)):
         lines += ["", *_block("c", shown)]
-    stack = [f"{frame.function} ({place_in_file(frame.file, frame.line)})" for frame in witness.backtrace]
-    return [*lines, *(["", *_block("text", [visible(line) for line in stack])] if stack else [])]
+    for heading, frames in (("", witness.backtrace), ("The other thread's access:", witness.against)):
+        stack = [f"{frame.function} ({place_in_file(frame.file, frame.line)})" for frame in frames]
+        lines += [*(["", heading] if heading and stack else [])]
+        lines += ["", *_block("text", [visible(line) for line in stack])] if stack else []
+    return lines
 
 
 def _excerpt(place: Frame, source: dict[int, str]) -> list[str]:

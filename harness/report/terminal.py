@@ -194,6 +194,8 @@ def show_finding(console: Console, finding: Finding, where: str = "", *, whole: 
     first = finding.witnesses[0]
     if len(first.backtrace) > 1:
         line("    stack        " + " ← ".join(_chain(first.backtrace, whole=whole)))
+    if first.against:
+        line("    against      " + " ← ".join(_chain(first.against, whole=whole)))
     for text in _code_lines(finding, whole=whole):
         line(text)
     if finding.command:

@@ -91,7 +91,8 @@ def reports(log: bytes, name: str) -> list[Report]:
 
 def _of_server(report: Report) -> Report:
     frames, through = own_frames(report.frames)
-    return msgspec.structs.replace(report, frames=frames, through=through)
+    against = own_frames(report.against)[0] if report.against else []
+    return msgspec.structs.replace(report, frames=frames, through=through, against=against)
 
 
 def own_frames(frames: list[Frame]) -> tuple[list[Frame], str]:

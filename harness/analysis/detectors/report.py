@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+import msgspec
+
 from harness.analysis.symbols import place_in_object, place_in_tree
 from harness.core.finding import Frame
 from harness.core.model import Record
@@ -52,6 +54,8 @@ class Report(Record, frozen=True):
     """Whether the error ends the process."""
     offset: int
     """The report's start in the text, in bytes."""
+    against: list[Frame] = msgspec.field(default_factory=list)
+    """The frames of the other thread's access, of a data race; else empty."""
     pid: int = 0
     """Number of the process, which may be a child of the server; 0 if the detector does not say."""
 

@@ -8,10 +8,14 @@ fence reads it, both atomically. Everything before the one is then ordered befor
 not a flag between them was read. An acquire fence also orders what precedes the stores that this thread's last relaxed
 loads have read, if these stores are releases (C11, 7.17.4: the sanitizer knows no more of it than of other fences). An
 access to a volatile object is not checked: servers have flags of that kind beside their fences.
+
+Mutexes that are locked in two orders may stop two threads for ever. If the main thread alone ever holds two of them, no
+other thread can wait for the second, and there is no report.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -33,6 +37,8 @@ _FRAME = re.compile(
     r"    #(?P<number>\d+) (?P<function>.+?) (?P<place>\S+) \((?P<object>[^()]+)\+0x(?P<pc>[0-9a-f]+)\)"
     r"(?: \(BuildId: \w+\))?"
 )
+_HOLDING = re.compile(r"  Mutex \S+ acquired here while holding mutex \S+ in (?P<thread>.+):")
+_MAIN = "main thread"
 _REPORT_WITHIN_LINES = 400
 RACE = "data race"
 
@@ -49,7 +55,11 @@ def read(lines: list[Line]) -> Iterator[Report]:
         head = _TSAN.search(line.text)
         if head is None:
             continue
-        stacks = _stacks(lines[number + 1 : number + 1 + _REPORT_WITHIN_LINES])
+        report = _report(lines[number + 1 : number + 1 + _REPORT_WITHIN_LINES])
+        holders = {found["thread"] for line in report if (found := _HOLDING.fullmatch(line.text)) is not None}
+        if holders == {_MAIN}:
+            continue
+        stacks = _stacks(report)
         first, *others = [one for one in stacks if one.direction] or stacks or [_Access("", 0, [])]
         if RACE in head["what"] and others:
             # Which of the two came first is a matter of chance, and one of them is a store.
@@ -66,21 +76,25 @@ def read(lines: list[Line]) -> Iterator[Report]:
             column=0,
             through="",
             frames=first.frames,
+            against=others[0].frames if RACE in head["what"] and others else [],
             fatal=False,
             offset=line.place_of(head.start()),
             pid=int(head["pid"]),
         )
 
 
+def _report(lines: list[Line]) -> list[Line]:
+    """The lines up to the end of a report."""
+    return list(itertools.takewhile(lambda line: not (_END.search(line.text) or _TSAN.search(line.text)), lines))
+
+
 def _stacks(lines: list[Line]) -> list[_Access]:
-    """The stacks of a report up to its end, those of accesses with their direction."""
+    """The stacks of a report, those of accesses with their direction."""
     found: list[_Access] = []
     direction: Literal["load", "store", ""] = ""
     size = 0
     stack: list[tuple[int, str, str, int]] = []
     for line in lines:
-        if _END.search(line.text) or _TSAN.search(line.text):
-            break
         frame = _FRAME.fullmatch(line.text)
         if frame is not None and int(frame["number"]) == len(stack):
             stack.append((int(frame["pc"], 16), frame["function"], *_place(frame["place"], frame["object"])))

@@ -3,7 +3,9 @@ two stores are enough for it.
 
 The failed tests ran again on the same machine, in the host's order (CellRecord.ordered) and while stores waited
 (CellRecord.delayed). A failure is blamed on memory order only if no run in order shows it, and so many of the others do
-that this is no matter of chance. A time limit that expires proves nothing: the emulator is slower while stores wait.
+that this is no matter of chance. One fault has many effects, and the next run may end by another crash: if no run in
+order fails the test at all, each failure of it counts. A time limit that expires proves nothing: the emulator is slower
+while stores wait.
 
 Some of the runs allowed only one store to overtake one other. If the failure comes then as well, these two are the
 place.
@@ -98,11 +100,13 @@ class InOrder:
             return OrderOpinion("usual")
         if one.kind == "hang" or has_time_limit(test.message):
             return OrderOpinion("late")
-        usual = [(each, again) for each, again in self._delayed if each.seed is None]
-        return self._compared(one, test, _shown(usual, one, test), len(in_order))
+        return self._compared(one, test, len(in_order))
 
-    def _compared(self, one: Sighting, test: TestEvent, delayed: list[bool], in_order: int) -> OrderOpinion:
-        """The opinion on a sighting that no run in order shows. `delayed`: which of the others do."""
+    def _compared(self, one: Sighting, test: TestEvent, in_order: int) -> OrderOpinion:
+        """The opinion on a sighting that no run in order shows."""
+        counted = _shown if one.launched is not None or any(_failed(self._ordered, one, test)) else _failed
+        usual = [(each, again) for each, again in self._delayed if each.seed is None]
+        delayed = counted(usual, one, test)
         if not delayed:
             return OrderOpinion("reordered")
         shown, runs = sum(delayed), len(delayed)
@@ -110,12 +114,13 @@ class InOrder:
         if not is_rarer(shown, runs, in_order):
             return OrderOpinion("unsure", f"{rates}: this may be chance")
         for pair in dict.fromkeys(each.pair for each, _ in self._delayed if each.pair is not None):
-            alone = _shown([(each, again) for each, again in self._delayed if each.pair == pair], one, test)
+            of_pair = [(each, again) for each, again in self._delayed if each.pair == pair]
+            alone = counted(of_pair, one, test)
             place = self._place(pair)
             if place is not None and is_rarer(sum(alone), len(alone), in_order):
                 rates += f"; {sum(alone)} of {len(alone)} failed if only these two stores were reordered"
-                return OrderOpinion("reordered", rates, place, _replays(sum(alone), len(alone)))
-        return OrderOpinion("reordered", rates, None, _replays(shown, runs))
+                return OrderOpinion("reordered", rates, place, _replays(_shown(of_pair, one, test)))
+        return OrderOpinion("reordered", rates, None, _replays(_shown(usual, one, test)))
 
     def _place(self, pair: StorePair) -> StorePlace | None:
         """The pair in words; None if no log has it."""
@@ -136,9 +141,9 @@ def _program_of(one: Overtake, symbols: Symbols) -> str:
     return sha256_of(Path(program)) if names == {Path(program).name} and Path(program).is_file() else ""
 
 
-def _replays(shown: int, runs: int) -> int:
-    """How many runs a failure needs to be shown once, if so many of some runs showed it. The next one may not."""
-    return math.ceil(math.log(CHANCE) / math.log(1 - shown / (runs + 1)))
+def _replays(shown: list[bool]) -> int:
+    """How many runs a failure needs to be shown once, if some runs showed it. The next one may not."""
+    return math.ceil(math.log(CHANCE) / math.log(1 - max(1, sum(shown)) / (len(shown) + 1)))
 
 
 def _shown(runs: Sequence[tuple[HostRun, Repetition]], one: Sighting, test: TestEvent) -> list[bool]:
@@ -149,6 +154,18 @@ def _shown(runs: Sequence[tuple[HostRun, Repetition]], one: Sighting, test: Test
         for each, again in runs
         if test.name in again.results and (not program or not each.launch or each.launch == program)
     ]
+
+
+def _failed(runs: Sequence[tuple[HostRun, Repetition]], one: Sighting, test: TestEvent) -> list[bool]:
+    """Whether each run of the test failed in any way, except by a time limit or a hang."""
+    del one  # as `_shown`
+    return [_fails(again, test.name) for _, again in runs if test.name in again.results]
+
+
+def _fails(again: Repetition, test: str) -> bool:
+    if any(one.kind == "hang" for one in again.sightings if one.test == test):
+        return False
+    return again.results[test].outcome == "failed" and not has_time_limit(again.results[test].message)
 
 
 def _shows(again: Repetition, one: Sighting, test: TestEvent) -> bool:

@@ -172,6 +172,7 @@ def from_report(
         kind=report.kind,
         title=f"{title} in {function}" + (f", through {report.through}" if report.through else ""),
         frames=report.frames,
+        against=report.against,
         instruction="",
         access=report.access,
         direction=report.direction,

@@ -39,6 +39,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     `process`: a guest's bad end or hang. `suite`: a failed test. `compiler`: a failed build. `counters`: a
     kernel's count of accesses that it repaired.
     """
+    against: list[Frame] = msgspec.field(default_factory=list)
+    """The frames of the other thread's access, of a data race; else empty."""
     count: int = 1
     """The number of occurrences. In an audit, one sighting stands for every misaligned access by an instruction."""
     access_class: AccessClass | Literal[""] = ""

@@ -348,6 +348,53 @@ static void forks(void)
     pthread_join(begin(ask), NULL);
 }
 
+/*
+ * Whoever takes jobs has less to do than whoever makes them, so the queue is full only if the former is slow. Fails if it
+ * is.
+ */
+enum { JOBS = 250000, QUEUE = 1 << 14, STORES_OF_A_JOB = 128, STORES_TO_TAKE_IT = 16 };
+static long queued[QUEUE];
+static unsigned long made, taken;
+
+static void work(long *words, int stores)
+{
+    for (int i = 0; i < stores; i++) {
+        words[i % 64]++;
+        KEEP_ORDER();
+    }
+}
+
+static void *take(void *unused)
+{
+    static long words[64];
+
+    (void)unused;
+    for (unsigned long next = 0; next < JOBS; next++) {
+        while (__atomic_load_n(&made, __ATOMIC_ACQUIRE) == next) {
+        }
+        queued[next % QUEUE] = 0;
+        work(words, STORES_TO_TAKE_IT);
+        __atomic_store_n(&taken, next + 1, __ATOMIC_RELAXED);
+    }
+    return NULL;
+}
+
+static void queues(void)
+{
+    static long words[64];
+    pthread_t thread = begin(take);
+
+    for (unsigned long next = 0; next < JOBS; next++) {
+        work(words, STORES_OF_A_JOB);
+        if (next - __atomic_load_n(&taken, __ATOMIC_RELAXED) == QUEUE) {
+            fail("the queue was full", next, QUEUE);
+        }
+        queued[next % QUEUE] = next;
+        __atomic_store_n(&made, next + 1, __ATOMIC_RELEASE);
+    }
+    pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -355,7 +402,7 @@ int main(int argc, char **argv)
         void (*hold)(void);
     } properties[] = {
         { "signals", signals }, { "faults", faults }, { "mappings", mappings }, { "membarrier", membarrier },
-        { "spinning", spinning }, { "calls", calls }, { "forks", forks },
+        { "spinning", spinning }, { "calls", calls }, { "forks", forks }, { "queues", queues },
     };
 
     for (unsigned i = 0; argc == 2 && i < sizeof(properties) / sizeof(properties[0]); i++) {

@@ -73,14 +73,16 @@ def test_the_host_s_order_is_stronger_than_the_model() -> None:
     assert litmus.times_seen(program_of("aarch64"), machines.runner("aarch64"), case, "", 20_000, 0) == 0
 
 
-def held(name: str, proof: str, folder: Path, *, without: str = "", seed: int = SEEDS[0]) -> str:
+def held(
+    name: str, proof: str, folder: Path, *, without: str = "", seed: int = SEEDS[0], pauses: str = litmus.PAUSES
+) -> str:
     """What a program says of a property that must hold whatever the order; its signal if it dies."""
     target, program = machines.CATALOG.targets[name], folder / "program"
     flags = [*toolchain.compiler_flags(target, "O2"), "-std=gnu11", "-pthread"]
     compiler = toolchain.tool(machines.toolchain_of(name), "gcc")
     subprocess.run([compiler, SOURCE, *flags, "-o", program], check=True, timeout=machines.COMPILE_SECONDS)
     order = memory_order.emulator_option(memory_order.model_of(target), seed)
-    order = ",".join([order, litmus.PAUSES, *([f"without={without}"] if without else [])])
+    order = ",".join([order, *([pauses] if pauses else []), *([f"without={without}"] if without else [])])
     runner: Runner = msgspec.structs.replace(machines.runner(name), memory_order=order)
     ended = subprocess.run(
         runner.command(program, [proof]), capture_output=True, timeout=LATE_SECONDS, check=False, encoding="utf-8"
@@ -99,6 +101,12 @@ def test_a_program_keeps_what_every_order_has(tmp_path: Path, proof: str) -> Non
 )
 def test_a_program_notices_that_a_rule_is_broken(tmp_path: Path, rule: str, proof: str) -> None:
     assert any(held("aarch64", proof, tmp_path, without=rule, seed=seed) != "well" for seed in SEEDS)
+
+
+def test_a_thread_is_slow_for_a_while_so_that_the_queue_before_it_becomes_full(tmp_path: Path) -> None:
+    """valkey#3797 needs a full queue, and the threads that empty it have less to do than the one that fills it."""
+    said = (held("aarch64", "queues", tmp_path, seed=seed, pauses="") for seed in SEEDS)
+    assert any(one.startswith("the queue was full") for one in said)
 
 
 @pytest.mark.parametrize("word", ["stores=sorted", "depth=0", "depth=65", "without=nothing", "seed=x", "seed", ""])

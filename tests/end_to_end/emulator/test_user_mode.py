@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -131,6 +132,30 @@ int main(void)
     pthread_exit(NULL);
 }
 """
+ABORT = r"""
+#include <pthread.h>
+#include <stdlib.h>
+
+static pthread_t first;
+
+static void *die(void *unused)
+{
+    pthread_join(first, NULL);
+    abort();
+    return unused;
+}
+
+int main(void)
+{
+    pthread_t thread;
+
+    first = pthread_self();
+    if (pthread_create(&thread, NULL, die, NULL)) {
+        return 2;
+    }
+    pthread_exit(NULL);
+}
+"""
 # LoongArch Reference Manual, volume 1, 2.2.10: the stable counter's rate is CPUCFG.4 times the multiplier of CPUCFG.5,
 # divided by its divisor.
 COUNTER = r"""
@@ -177,6 +202,15 @@ def output_of(target: str, text: str, folder: Path, *words: str, root: Path | No
     """A program's output on a target. `root`: a folder with files that the host lacks, and the target's
     libraries.
     """
+    ended = run(target, text, folder, *words, root=root)
+    assert ended.returncode == 0, ended
+    return ended.stdout
+
+
+def run(
+    target: str, text: str, folder: Path, *words: str, root: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A program on a target, at its end. `root`: as of `output_of`."""
     source = folder / f"{target}.c"
     source.write_text("#define _GNU_SOURCE\n" + text, "utf-8")
     command = [str(machines.compiled(target, source, folder)), *words]
@@ -188,9 +222,7 @@ def output_of(target: str, text: str, folder: Path, *words: str, root: Path | No
                 (root / one.name).symlink_to(one.resolve())
         libraries = str(root or runner.options[at])
         command = [str(runner.program), *runner.options[:at], libraries, *runner.options[at + 1 :], *command]
-    ended = subprocess.run(command, check=False, capture_output=True, encoding="utf-8", timeout=LATE_SECONDS)
-    assert ended.returncode == 0, ended
-    return ended.stdout
+    return subprocess.run(command, check=False, capture_output=True, encoding="utf-8", timeout=LATE_SECONDS)
 
 
 @pytest.mark.parametrize("target", machines.TESTED)
@@ -236,6 +268,13 @@ def test_the_mappings_of_a_process_whose_first_thread_has_ended_are_those_that_t
 ) -> None:
     """A server that panics in a thread ends the others and then reads them."""
     assert output_of(target, MAPS, tmp_path) == "1\n"
+
+
+@pytest.mark.parametrize("target", [ORACLE, *machines.TESTED])
+def test_a_process_whose_first_thread_has_ended_dies_by_the_signal_that_it_raises(target: str, tmp_path: Path) -> None:
+    """A server that panics in a thread ends the others, tests its memory and aborts."""
+    # Unmended, every other run dies by SIGSEGV.
+    assert {run(target, ABORT, tmp_path).returncode for _ in range(5)} == {-signal.SIGABRT}
 
 
 @pytest.mark.slow(instead="nothing: no required target has this counter")

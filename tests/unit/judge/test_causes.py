@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from harness.analysis import implicated_code
-from harness.core.finding import Cause, Difference, Finding, Occasion
+from harness.core.finding import Cause, Difference, Finding, Frame, Occasion
 from harness.judge.causes import causes_of, ordered
 from harness.plan.catalog import Catalog
 from tests.support import fakes
@@ -335,3 +335,48 @@ def test_the_command_table_in_c_of_old_releases_is_read(tmp_path: Path) -> None:
     (found,) = implicated_code.collect(tmp_path, [finding("a", command="SET k v")], tmp_path)
     assert found.implicated is not None
     assert (found.implicated.file, found.implicated.line) == ("src/t_string.c", 2)
+
+
+def race(ours: str, theirs: str) -> Finding:
+    """A data race between two stacks of functions, innermost first; `loop` is a function of the event loop."""
+
+    def stack(words: str) -> list[Frame]:
+        files = {"loop": "src/ae.c"}
+        return [
+            Frame(function=name, file=files.get(name, "src/server.c"), line=1, origin="server", pc=0)
+            for name in words.split()
+        ]
+
+    name = ours.partition(" ")[0]
+    plain = finding(f"tsan-{name}", kind="tsan-data-race", targets=("native",), function=name)
+    witness = msgspec.structs.replace(plain.witnesses[0], target="native", backtrace=stack(ours), against=stack(theirs))
+    return msgspec.structs.replace(plain, witnesses=[witness])
+
+
+def test_races_of_one_hand_over_that_lost_its_order_share_a_cause() -> None:
+    """All that a thread has read from a client is then a race with the thread that executes the command."""
+    (cause,) = causes_of(
+        [
+            race("makeString parse read loop thread", "length execute answerAll loop main"),
+            race("setFlag read loop thread", "getFlag answerAll loop main"),
+            # Which thread made the store is a matter of chance.
+            race("resetArguments answerAll loop main", "parse read loop thread"),
+        ]
+    )
+    assert (cause.start, len(cause.members), cause.shared) == (
+        "tsan-makeString",
+        2,
+        "the threads in answerAll and in read",
+    )
+
+
+def test_races_that_share_only_how_threads_wait_are_separate_causes() -> None:
+    causes = causes_of(
+        [
+            race("setFlag sleep loop main", "poll thread"),
+            race("push loop main", "pop loop thread"),
+            race("count", "sum loop main"),
+            race("allocate pop loop thread", "sum loop main"),
+        ]
+    )
+    assert sorted(one.start for one in causes) == ["tsan-allocate", "tsan-count", "tsan-push", "tsan-setFlag"]

@@ -171,6 +171,45 @@ def test_the_number_of_runs_that_fail_decides_whether_it_is_chance(
     assert said == f"{failing} of {of} runs failed while stores waited, and none of {in_order} in order{chance}"
 
 
+def test_one_fault_may_end_a_server_by_several_crashes(tmp_path: Path, weak: StoredRun) -> None:
+    """A planted one did: an assertion in some runs, and SIGSEGV in others."""
+    fails(weak)
+    died(weak)
+    for number in (1, 2, 3):
+        weak.ordered_test("armv5", "bitops", number, NAME)
+    other = ASSERTION.replace(b"bitops.c:93", b"networking.c:7")
+    for number in (1, 2, 3):
+        told = {"message": "ServerGoneError: reset", "guest": "guest-1"}
+        weak.delayed_test("armv5", "bitops", number, NAME, outcome="failed", **told)
+        died(weak, f"bitops/{run_folder.DELAYED}-{number}", log=other)
+    assert only(tmp_path, weak).kind == "order"
+
+
+def test_other_crashes_do_not_count_if_the_test_fails_in_order_too(tmp_path: Path, weak: StoredRun) -> None:
+    fails(weak)
+    died(weak)
+    other = ASSERTION.replace(b"bitops.c:93", b"networking.c:7")
+    told = {"message": "ServerGoneError: reset", "guest": "guest-1"}
+    for number in (1, 2, 3):
+        if number == 1:
+            weak.ordered_test("armv5", "bitops", number, NAME, outcome="failed", **told)
+            died(weak, f"bitops/{run_folder.ORDERED}-{number}", log=other)
+        else:
+            weak.ordered_test("armv5", "bitops", number, NAME)
+        weak.delayed_test("armv5", "bitops", number, NAME, outcome="failed", **told)
+        died(weak, f"bitops/{run_folder.DELAYED}-{number}", log=other)
+    assert only(tmp_path, weak).kind == "assertion"
+
+
+def test_time_limits_do_not_count_as_failures_of_another_kind(tmp_path: Path, weak: StoredRun) -> None:
+    fails(weak)
+    died(weak)
+    for number in (1, 2, 3):
+        weak.ordered_test("armv5", "bitops", number, NAME)
+        weak.delayed_test("armv5", "bitops", number, NAME, outcome="failed", message="TimeoutError: timed out")
+    assert only(tmp_path, weak).kind == "assertion"
+
+
 def test_the_two_stores_that_are_enough_are_the_place(tmp_path: Path, weak: StoredRun) -> None:
     fails(weak)
     died(weak)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from harness.core.finding import Occasion
+from harness.core.finding import Frame, Occasion
 from harness.protocol.command_stream import from_text
 from harness.report import issue
 from harness.report.issue import IssueFacts, ReleaseAnswer, StockEmulation
@@ -62,6 +62,14 @@ def test_a_bug_report_has_symptom_place_cause_and_commands() -> None:
     assert "plumb check --server redis-3.2.6 --target armv5 --suite bitops\n" in text
     assert "plumb replay bug.stream --server redis-3.2.6 --target armv5\n" in text
     assert "qemu-arm-static src/redis-server\n" in text
+
+
+def test_a_bug_report_about_a_data_race_has_the_stacks_of_both_threads() -> None:
+    judged = judgement()
+    other = [Frame(function="poll", file="src/io.c", line=7, origin="server", pc=0)]
+    witness = msgspec.structs.replace(judged.findings[0].witnesses[0], against=other)
+    text = issue.render(judged, msgspec.structs.replace(judged.findings[0], witnesses=[witness]), FACTS)
+    assert "main (src/bitops.c:1)\n```\n\nThe other thread's access:\n\n```text\npoll (src/io.c:7)\n```\n" in text
 
 
 def test_a_bug_report_has_the_servers_build_and_transport() -> None:

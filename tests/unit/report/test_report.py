@@ -324,6 +324,15 @@ def test_a_list_of_findings_shows_of_the_languages_library_only_what_the_program
     assert "← std::step1 (/usr/include/c++/12/bits/algo1.h:1) ← std::step2" in printed(whole=True)
 
 
+def test_a_data_race_shows_the_stacks_of_both_threads() -> None:
+    finding = judgement().findings[0]
+    other = [Frame(function=name, file="src/io.c", line=7, origin="server", pc=0) for name in ("poll", "thread")]
+    witness = msgspec.structs.replace(finding.witnesses[0], against=other)
+    console = Console(file=(text := io.StringIO()), width=1000)
+    terminal.show_finding(console, msgspec.structs.replace(finding, witnesses=[witness]))
+    assert "    against      poll (src/io.c:7) ← thread (src/io.c:7)\n" in text.getvalue()
+
+
 def test_no_escapes_where_there_is_no_terminal() -> None:
     assert "\x1b" not in shown(judgement())
 

@@ -19,11 +19,13 @@
  * A store to the thread's own stack rarely matters to others, and goes to memory at once if it may. One of sixteen others
  * is lazy: it waits until nothing else can go, so that many later ones overtake it. After a store has overtaken an older
  * one, the thread sometimes pauses, until other threads have made some stores: few or very many. It waits no longer if they
- * make none. At any time, some threads do so often and others never. Without pauses, other threads would hardly see the few
- * instructions' time between the two.
+ * make none. At any time, some threads do so often and others never. One that makes fewer stores than the others is at
+ * times slow: it pauses again and again, so that the queues before it become full. Without pauses, other threads would
+ * hardly see the few instructions' time between the two.
  *
- * During a pause, the other threads' loads are watched. If a thread reads from the place of the store that overtook, and
- * then from that of an overtaken one a value that this has yet to change, the fault log names the three instructions.
+ * During a pause, the other threads' loads are watched. If a thread reads from the place of one of the last stores that have
+ * overtaken others, and then from that of an overtaken one a value that this has yet to change, the fault log names the
+ * three instructions.
  * The words early=PC and late=PC allow only this: that the store at the first address overtakes that at the second one,
  * and those between the two.
  *
@@ -54,8 +56,9 @@ enum {
     SLOTS = 64, LAZINESS = 16, NUDGE_MS = 5, EMPTY = 4096 /* loads while no store waits */, HOST_PAGE_BITS = 12,
     KNOWN_PAGES = 64, KNOWN_PLACES = 1024,
     OUT_OF = 100000, SHORTEST_PAUSE = 1024, COUNTED_TOGETHER = 64, PASSED_OVER = 16, IDLE_US = 20000,
-    IDLE_PROCESSOR_US = 500, SHORTEST_MOOD = 1 << 14, MOODS = 7,
-    WATCHES = 4, WATCHED_STORES = 1 << 16, PLACES_LOGGED = 64
+    IDLE_PROCESSOR_US = 500, SHORTEST_MOOD = 1 << 14, MOODS = 7, SELDOM_SLOW = 4, SLOW_GAP = 96, SLOWEST = 5,
+    SLOW_SHARE = 8,
+    WATCHES = 4, WATCHED_STORES = 1 << 16, EARLY = 16, PLACES_LOGGED = 256
 };
 
 typedef struct WaitingStore {
@@ -71,6 +74,14 @@ typedef struct WaitingStore {
     };
 } WaitingStore;
 
+/* A store that has overtaken others. */
+typedef struct EarlyStore {
+    uintptr_t at;
+    uintptr_t from;
+    uint64_t overtaken; /* the slots of those that still wait */
+    uint8_t size;
+} EarlyStore;
+
 struct PlumblineStores {
     uint64_t ready; /* the slots of waiting stores without blockers */
     uint64_t fenced; /* those before a barrier that orders stores */
@@ -84,7 +95,9 @@ struct PlumblineStores {
     int waiting; /* stores */
     int until_next; /* accesses until a store goes to memory */
     unsigned pauses; /* for every OUT_OF stores of the other threads */
-    uint64_t next_pause; /* not before they have made so many */
+    uint64_t next_pause; /* not before `pause_clock` is there */
+    unsigned slowness; /* of a slow thread: how often its pauses are doubled; otherwise 0 */
+    uint64_t slow_until; /* the others have made so many */
     uint64_t counted; /* stores of this thread that `made_by_all` has */
     int uncounted; /* those that it does not have yet */
     int until_mood; /* stores, until that number is drawn anew */
@@ -93,6 +106,8 @@ struct PlumblineStores {
     bool is_pausing;
     bool is_patient; /* only lazy ones can go, and have been given more time */
     WaitingStore slot[SLOTS];
+    EarlyStore early[EARLY]; /* the last ones */
+    unsigned next_early;
     uintptr_t known_page[KNOWN_PAGES]; /* to which the program may write */
     struct {
         uintptr_t from;
@@ -268,14 +283,17 @@ static uint64_t older(CPUState *cpu, const struct PlumblineStores *s, int slot)
     return rol64(by_age(s, cpu->neg.plumbline_waiting) & below, s->next);
 }
 
-/* A store that has overtaken others, while its thread pauses. */
+/* The stores of a thread that have overtaken others, while it pauses. */
 static struct Watch {
     CPUState *of; /* NULL: none */
-    uintptr_t at;
-    int size;
-    vaddr pc;
-    uint64_t readers; /* other threads that have read it */
-    uint64_t overtaken;
+    struct {
+        EarlyStore store;
+        vaddr pc;
+        uint64_t readers; /* other threads that have read it */
+    } early[EARLY];
+    int count;
+    uint64_t places; /* a bit for each place of these, of which others may have the same */
+    uint64_t readers; /* of any */
     WaitingStore late[SLOTS];
     vaddr late_pc[SLOTS];
 } watch[WATCHES];
@@ -295,27 +313,43 @@ static void watch_loads(CPUState *of)
     cpu_list_unlock();
 }
 
-static struct Watch *begin_watch(CPUState *cpu, const struct PlumblineStores *s, const WaitingStore *early,
-                                 uint64_t overtaken)
+static uint64_t bit_of_place(uintptr_t at)
 {
+    return 1ull << (at / 8 % 64);
+}
+
+/* A thread may read any of the last stores that have overtaken others, and not only the one at which this one pauses. */
+static struct Watch *begin_watch(CPUState *cpu, const struct PlumblineStores *s)
+{
+    uint64_t overtaken = 0;
+
     QEMU_LOCK_GUARD(&watch_lock);
     for (struct Watch *w = watch; w < watch + WATCHES; w++) {
-        if (!w->of) {
-            w->at = early->at;
-            w->size = early->size;
-            w->pc = plumbline_pc_of(cpu, early->from);
-            w->readers = 0;
-            w->overtaken = overtaken;
-            for (uint64_t left = overtaken; left; left &= left - 1) {
-                int i = ctz64(left);
-
-                w->late[i] = s->slot[i];
-                w->late_pc[i] = plumbline_pc_of(cpu, s->slot[i].from);
-            }
-            w->of = cpu;
-            qatomic_inc(&watches);
-            return w;
+        if (w->of) {
+            continue;
         }
+        w->count = 0;
+        w->places = w->readers = 0;
+        for (int i = 0; i < EARLY; i++) {
+            const EarlyStore *early = &s->early[i];
+
+            if (early->overtaken) {
+                w->early[w->count].store = *early;
+                w->early[w->count].pc = plumbline_pc_of(cpu, early->from);
+                w->early[w->count++].readers = 0;
+                w->places |= bit_of_place(early->at) | bit_of_place(early->at + early->size - 1);
+                overtaken |= early->overtaken;
+            }
+        }
+        for (uint64_t left = overtaken; left; left &= left - 1) {
+            int i = ctz64(left);
+
+            w->late[i] = s->slot[i];
+            w->late_pc[i] = plumbline_pc_of(cpu, s->slot[i].from);
+        }
+        w->of = cpu;
+        qatomic_inc(&watches);
+        return w;
     }
     return NULL;
 }
@@ -337,7 +371,7 @@ static void forget_watches(void)
     watches = 0;
 }
 
-static void log_once(CPUState *cpu, uintptr_t from, const struct Watch *w, int late)
+static void log_once(CPUState *cpu, uintptr_t from, const struct Watch *w, int early, int late)
 {
     static struct {
         vaddr early, late, reader;
@@ -346,15 +380,16 @@ static void log_once(CPUState *cpu, uintptr_t from, const struct Watch *w, int l
     vaddr reader = plumbline_pc_of(cpu, from);
 
     for (int i = 0; i < count; i++) {
-        if (logged[i].early == w->pc && logged[i].late == w->late_pc[late] && logged[i].reader == reader) {
+        if (logged[i].early == w->early[early].pc && logged[i].late == w->late_pc[late] && logged[i].reader == reader) {
             return;
         }
     }
     if (count < PLACES_LOGGED) {
-        logged[count].early = w->pc;
+        logged[count].early = w->early[early].pc;
         logged[count].late = w->late_pc[late];
         logged[count++].reader = reader;
-        plumbline_log_overtake(w->pc, w->late_pc[late], reader, h2g_nocheck(w->at), h2g_nocheck(w->late[late].at));
+        plumbline_log_overtake(w->early[early].pc, w->late_pc[late], reader, h2g_nocheck(w->early[early].store.at),
+                               h2g_nocheck(w->late[late].at));
     }
 }
 
@@ -364,11 +399,40 @@ static bool may_matter(CPUState *cpu, uint64_t me, uintptr_t at, int size)
     for (struct Watch *w = watch; w < watch + WATCHES; w++) {
         CPUState *of = qatomic_read(&w->of);
 
-        if (of && of != cpu && ((w->at < at + size && at < w->at + w->size) || qatomic_read(&w->readers) & me)) {
+        if (of && of != cpu && ((qatomic_read(&w->places) & (bit_of_place(at) | bit_of_place(at + size - 1))) ||
+                                qatomic_read(&w->readers) & me)) {
             return true;
         }
     }
     return false;
+}
+
+/* The waiting stores that some of the stores which the thread has read have overtaken. */
+static uint64_t overtaken_for(const struct Watch *w, uint64_t me)
+{
+    uint64_t overtaken = 0;
+
+    for (int i = 0; w->readers & me && i < w->count; i++) {
+        overtaken |= w->early[i].readers & me ? w->early[i].store.overtaken : 0;
+    }
+    return overtaken;
+}
+
+/* Whether a load is one of a store that has overtaken others. */
+static bool reads_early(struct Watch *w, uint64_t me, uintptr_t at, int size)
+{
+    bool does = false;
+
+    for (int i = 0; i < w->count; i++) {
+        const EarlyStore *early = &w->early[i].store;
+
+        if (early->at < at + size && at < early->at + early->size) {
+            w->early[i].readers |= me;
+            w->readers |= me;
+            does = true;
+        }
+    }
+    return does;
 }
 
 /*
@@ -384,25 +448,25 @@ static bool look(CPUState *cpu, uintptr_t at, int size, void *value, uintptr_t f
     }
     QEMU_LOCK_GUARD(&watch_lock);
     for (struct Watch *w = watch; w < watch + WATCHES; w++) {
-        if (!w->of || w->of == cpu) {
+        if (!w->of || w->of == cpu || reads_early(w, me, at, size) || !value) {
             continue;
         }
-        if (w->at < at + size && at < w->at + w->size) {
-            w->readers |= me;
-        } else if (w->readers & me && value) {
-            for (uint64_t left = w->overtaken; left; left &= left - 1) {
-                const WaitingStore *late = &w->late[ctz64(left)];
+        for (uint64_t left = overtaken_for(w, me); left; left &= left - 1) {
+            const WaitingStore *late = &w->late[ctz64(left)];
 
-                /* What the program might see change. Its memory stays: system calls that take it away wait for this thread. */
-                if (late->at <= at && at + size <= late->at + late->size && size <= 8 && at % size == 0) {
-                    uint64_t seen = size == 8 ? qatomic_read((uint64_t *)at) : size == 4 ? qatomic_read((uint32_t *)at) :
-                                    size == 2 ? qatomic_read((uint16_t *)at) : qatomic_read((uint8_t *)at);
+            /* What the program might see change. Its memory stays: system calls that take it away wait for this thread. */
+            if (late->at <= at && at + size <= late->at + late->size && size <= 8 && at % size == 0) {
+                uint64_t seen = size == 8 ? qatomic_read((uint64_t *)at) : size == 4 ? qatomic_read((uint32_t *)at) :
+                                size == 2 ? qatomic_read((uint16_t *)at) : qatomic_read((uint8_t *)at);
 
-                    if (memcmp(&seen, late->bytes + (at - late->at), size)) {
-                        log_once(cpu, from, w, ctz64(left));
-                        memcpy(value, &seen, size);
-                        return true;
+                if (memcmp(&seen, late->bytes + (at - late->at), size)) {
+                    for (int i = 0; i < w->count; i++) {
+                        if (w->early[i].readers & me && w->early[i].store.overtaken & (left & -left)) {
+                            log_once(cpu, from, w, i, ctz64(left));
+                        }
                     }
+                    memcpy(value, &seen, size);
+                    return true;
                 }
             }
         }
@@ -431,21 +495,28 @@ static uint64_t made_by_others(const struct PlumblineStores *s)
     return qatomic_read(&made_by_all) - s->counted;
 }
 
+/* Pauses of a slow thread depend on what it does: it may do much while no other runs. */
+static uint64_t pause_clock(const struct PlumblineStores *s)
+{
+    return s->slowness ? s->counted + s->uncounted : made_by_others(s);
+}
+
 /* Until the next pause. A thread pauses for the others: seldom if it makes nearly all stores, as a server's first one. */
 static void draw_gap(struct PlumblineStores *s)
 {
-    uint64_t mean = OUT_OF / MAX(s->pauses, 1);
+    uint64_t mean = s->slowness ? SLOW_GAP : OUT_OF / MAX(s->pauses, 1);
 
-    /* Stores are counted in lots. */
-    s->next_pause = !s->pauses ? UINT64_MAX : mean < COUNTED_TOGETHER ? 0 : made_by_others(s) + draw(s, 2 * mean);
+    /* Stores of the others are counted in lots. */
+    s->next_pause = !s->pauses && !s->slowness ? UINT64_MAX : mean < COUNTED_TOGETHER ? 0 :
+                    pause_clock(s) + draw(s, 2 * mean);
 }
 
-/* Each doubling of the shortest pause is half as likely. Whoever needs the thread ends it. */
+/* Each doubling of the shortest pause is half as likely, but all of a slow thread's are alike. Whoever needs it ends it. */
 static void pause_thread(CPUState *cpu, struct PlumblineStores *s, struct Watch *w)
 {
-    uint64_t length = SHORTEST_PAUSE;
+    uint64_t length = SHORTEST_PAUSE << s->slowness;
 
-    while (length < longest_pause && draw(s, 2)) {
+    while (!s->slowness && length < longest_pause && draw(s, 2)) {
         length *= 2;
     }
     int64_t now = g_get_monotonic_time(), end = now + longest_pause_us, idle_since = now;
@@ -481,13 +552,20 @@ static void pause_thread(CPUState *cpu, struct PlumblineStores *s, struct Watch 
     draw_gap(s);
 }
 
-/* How often the thread pauses from now on. */
+/*
+ * How often the thread pauses from now on. One that makes fewer stores than the others may be slow for a while, and then the
+ * queues before it become full.
+ */
 static void draw_mood(struct PlumblineStores *s)
 {
     static const unsigned factors[] = { 0, 1, 10 };
+    uint64_t others = made_by_others(s);
+    bool is_slow = pauses && s->counted < others && !draw(s, SELDOM_SLOW);
 
     s->pauses = pauses * factors[draw(s, ARRAY_SIZE(factors))];
     s->until_mood = SHORTEST_MOOD << draw(s, MOODS);
+    s->slowness = is_slow ? 1 + draw(s, SLOWEST) : 0;
+    s->slow_until = others + SLOW_SHARE * s->until_mood;
     draw_gap(s);
 }
 
@@ -497,10 +575,17 @@ static void write_slot(CPUState *cpu, struct PlumblineStores *s, int i)
     WaitingStore *store = &s->slot[i];
     uint64_t slot = 1ull << i, overtaken = older(cpu, s, i);
     /* Not at the first overtake: a thread that has waited for work would always pause at its begin. */
-    bool will_pause = overtaken && !store->is_private && made_by_others(s) >= s->next_pause && !draw(s, PASSED_OVER);
-    struct Watch *w = will_pause && plumbline_has_fault_log() ? begin_watch(cpu, s, store, overtaken) : NULL;
+    bool will_pause = overtaken && !store->is_private && pause_clock(s) >= s->next_pause &&
+                      (s->slowness || !draw(s, PASSED_OVER));
+    struct Watch *w = NULL;
 
-    if (w) {
+    for (int early = 0; early < EARLY; early++) {
+        s->early[early].overtaken &= ~slot;
+    }
+    if (overtaken && !store->is_private) {
+        s->early[s->next_early++ % EARLY] = (EarlyStore){ store->at, store->from, overtaken, store->size };
+    }
+    if (will_pause && plumbline_has_fault_log() && (w = begin_watch(cpu, s))) {
         watch_loads(cpu);
     }
     plumbline_write_store(cpu, (void *)store->at, store->size, store->op, int128_make128(store->half[0], store->half[1]));
@@ -525,7 +610,7 @@ static void write_slot(CPUState *cpu, struct PlumblineStores *s, int i)
         s->counted += COUNTED_TOGETHER;
         s->uncounted = 0;
     }
-    if (--s->until_mood <= 0) {
+    if (--s->until_mood <= 0 || (s->slowness && made_by_others(s) >= s->slow_until)) {
         draw_mood(s);
     }
     s->overtakes += overtaken != 0;
