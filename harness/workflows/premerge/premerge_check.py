@@ -24,6 +24,7 @@ from harness.workflows.premerge.base_check import findings_of
 from harness.workflows.premerge.change_selection import known_in, unseen_changes
 from harness.workflows.preparation.reach.base_code import RevisionCode
 from harness.workflows.preparation.reach.edited_lines import edited_lines
+from harness.workflows.suite_selection import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,8 +68,7 @@ def run(
     checking = check.Check(bench, of_change, change=change, patient=True, until=until)
     altered = altered_besides(bench, request, premerge, base_code, checking.tree)
     if altered:
-        whole = {name for each in altered for name in each.suites if name not in each.partial}
-        checking.change = change._replace(sampled=set(change.sampled) - whole)
+        checking.change = change._replace(sampled=sampled([*premerge.changes, *altered]).intersection(change.sampled))
         request, checking.request = (
             with_suites(each, bench.catalog, premerge.changes, altered) for each in (request, of_change)
         )
