@@ -82,6 +82,11 @@ class Unentered(Record, frozen=True):
     whole_beside: bool = False
     """Whether the server's lines and these represent the whole change."""
 
+    @property
+    def may_be_entered(self) -> bool:
+        """Whether a test may have entered a function that differs, or used data that do."""
+        return self.data_differ or bool(self.unnoted) or len(self.functions) < self.of
+
 
 class HostRun(Record, frozen=True):
     """One more run of a cell's failed tests, for a second opinion on them: on the native build of the same tree, or on

@@ -201,7 +201,7 @@ def not_compared(run: RunRecord, changes: Sequence[Change]) -> list[str]:
 
 def _may_be_entered(run: RunRecord) -> bool:
     """Whether tests may have used something that differs."""
-    return any(one.data_differ or one.unnoted or len(one.functions) < one.of for one in run.unentered.values())
+    return any(one.may_be_entered for one in run.unentered.values())
 
 
 def _may_be_executed(run: RunRecord) -> bool:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.judge.findings import Judgement
-    from harness.record.run_record import RunRecord
     from harness.workflows.mutation_testing.generator.mutants import Mutant
     from harness.workflows.workbench import Workbench
 
@@ -117,7 +116,8 @@ class Examiner:
             try:
                 judgement = self._check(str(tree), [target], suites, run, name=mutant.name)
                 ran += [suite for suite in _suites_run(judgement) if suite not in ran]
-                reached |= may_be_reached(run_folder.read_run(run), target)
+                unentered = run_folder.read_run(run).unentered.get(target)
+                reached |= unentered is None or unentered.may_be_entered
                 found = self._new_findings(judgement, target, suites)
                 outcome = MutantOutcome(
                     mutant=mutant,
@@ -210,12 +210,6 @@ class Examiner:
         return evidence_in(
             judgement, [each for cell in self.baseline.of(target, suites).values() for each in cell.findings]
         )
-
-
-def may_be_reached(run: RunRecord, target: str) -> bool:
-    """Whether tests of a run may have executed a function whose code a mutant alters, or used data that it alters."""
-    one = run.unentered.get(target)
-    return one is None or one.data_differ or bool(one.unnoted) or len(one.functions) < one.of
 
 
 def evidence_in(judgement: Judgement, own: Collection[str]) -> list[NewFinding]:
