@@ -314,6 +314,9 @@ class Suite(Record, frozen=True):
     """The lowest tier in which its tests combine several targets of the run, so a single target tests less."""
     io_bound: bool = False
     """Whether its tests mostly wait for servers: its cells run in addition to the cells that `--jobs` counts."""
+    spins: bool = False
+    """Whether its servers' threads spin while they wait for one another: its cells run last and one at a time, beside
+    none but those that mostly wait. Beside another, each of its requests would wait for time slices."""
     on_host: bool = False
     """Whether its tests need servers that are processes of the host: at ports that the tests choose, with files
     that they change, or as peers of other servers. Its cells are skipped in the kernel tier, whose servers run inside

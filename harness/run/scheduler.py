@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -32,32 +32,41 @@ def side_by_side(
     io_bound: Callable[[Work], bool],
     jobs: int,
     seconds: Callable[[Work], float] = lambda _: 0.0,
+    alone: Callable[[Work], bool] = lambda _: False,
 ) -> list[Done]:
     """Do every piece of work, and return the results in the given order.
 
     `jobs` CPU-bound pieces run at a time, and IO_BOUND_PER_JOB times as many I/O-bound ones beside them. They start in
     the given order, except that the longest CPU-bound ones start first, on all jobs but one. `seconds`: how long a
-    piece takes, as far as that is known by now. Raises the exception of the first piece that failed; pieces that have
-    not started by then are cancelled.
+    piece takes, as far as that is known by now. CPU-bound pieces that must be `alone` run after all others, one at a
+    time. Raises the exception of the first piece that failed; pieces that have not started by then are cancelled.
     """
     pieces = list(work)
-    waits = [io_bound(piece) for piece in pieces]
-    queue = _Queue({number: piece for number, piece in enumerate(pieces) if not waits[number]}, seconds, jobs)
+    waiting = [number for number, piece in enumerate(pieces) if io_bound(piece)]
+    busy = [number for number in range(len(pieces)) if number not in {*waiting}]
+    single = [number for number in busy if alone(pieces[number])]
+    queue = _Queue({number: pieces[number] for number in busy if number not in {*single}}, seconds, jobs)
     done: dict[int, Done] = {}
 
     def do_one(taken: AbstractContextManager[int]) -> None:
         with taken as number:
             done[number] = do(pieces[number])
 
-    with ThreadPoolExecutor(jobs) as busy, ThreadPoolExecutor(IO_BOUND_PER_JOB * jobs) as waiting:
-        futures = [
-            waiting.submit(do_one, contextlib.nullcontext(number))
-            if waits[number]
-            else busy.submit(do_one, queue.taken())
-            for number in range(len(pieces))
-        ]
+    with (
+        ThreadPoolExecutor(jobs) as calculating,
+        ThreadPoolExecutor(1) as one_by_one,
+        ThreadPoolExecutor(IO_BOUND_PER_JOB * jobs) as beside,
+    ):
+        calculated = [calculating.submit(do_one, queue.taken()) for _ in range(len(busy) - len(single))]
+        futures = [*calculated, *(beside.submit(do_one, contextlib.nullcontext(number)) for number in waiting)]
         try:
-            for future in futures:
+            ended, left = as_completed(futures), {*calculated}
+            while left:
+                future = next(ended)
+                future.result()
+                left.discard(future)
+            futures += [one_by_one.submit(do_one, contextlib.nullcontext(number)) for number in single]
+            for future in as_completed(futures):
                 future.result()
         finally:
             for future in futures:

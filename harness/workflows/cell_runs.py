@@ -130,6 +130,9 @@ class CellRuns:
             is_elsewhere = self._prepared.targets[cell.target].target.emulator.is_elsewhere
             return self._bench.catalog.suites[cell.suite].io_bound and not is_elsewhere
 
+        def alone(cell: Cell) -> bool:
+            return self._bench.catalog.suites[cell.suite].spins
+
         def seconds(cell: Cell) -> float:
             return self._seconds.get(cell.suite, 0.0)
 
@@ -141,7 +144,7 @@ class CellRuns:
             [cell for cell in ordered if cell not in standing],
             [cell for cell in ordered if cell in standing],
         ):
-            records = side_by_side(part, run, io_bound=io_bound, jobs=jobs, seconds=seconds)
+            records = side_by_side(part, run, io_bound=io_bound, jobs=jobs, seconds=seconds, alone=alone)
             by_cell |= zip(part, records, strict=True)
         return [by_cell[cell] for cell in cells]
 

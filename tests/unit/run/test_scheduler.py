@@ -92,6 +92,49 @@ def test_what_takes_long_starts_first_as_soon_as_that_is_known_and_leaves_one_jo
     assert begun.index("long 2") < begun.index("short 5") < begun.index("long 3")
 
 
+def test_what_must_be_alone_runs_last_and_one_at_a_time_beside_what_waits() -> None:
+    work = ["spins 0", "waits 0", *(f"calculates {number}" for number in range(4)), "spins 1"]
+    running: set[str] = set()
+    beside: dict[str, set[str]] = {}
+    both_spun, lock = threading.Event(), threading.Lock()
+
+    def do(name: str) -> None:
+        with lock:
+            running.add(name)
+            beside[name] = {*running}
+            if {"spins 0", "spins 1"} <= {*beside}:
+                both_spun.set()
+        if name == "waits 0":
+            assert both_spun.wait(SECONDS)
+        else:
+            time.sleep(0.01)
+        with lock:
+            running.discard(name)
+
+    side_by_side(work, do, io_bound=is_waiting, jobs=3, alone=lambda name: name.startswith("spins"))
+    assert (beside["spins 0"], beside["spins 1"]) == ({"spins 0", "waits 0"}, {"spins 1", "waits 0"})
+    assert [name for name in beside if not name.startswith("waits")][-2:] == ["spins 0", "spins 1"]
+
+
+def test_a_failure_of_what_waits_ends_the_work_before_the_rest_has_ended() -> None:
+    begun = []
+    failed = threading.Event()
+
+    def do(name: str) -> None:
+        begun.append(name)
+        if is_waiting(name):
+            failed.set()
+            raise ValueError(name)
+        assert failed.wait(SECONDS)
+        time.sleep(0.01)
+
+    work = [*(f"calculates {number}" for number in range(1000)), "waits", "spins"]
+    with pytest.raises(ValueError, match="waits"):
+        side_by_side(work, do, io_bound=is_waiting, jobs=1, alone=lambda name: name == "spins")
+    assert "spins" not in begun
+    assert len(begun) < len(work)
+
+
 def test_after_a_failure_no_work_starts() -> None:
     begun = []
     failed = threading.Event()
