@@ -308,7 +308,7 @@ class Suite(Record, frozen=True):
     partial_globs: tuple[str, ...] = ()
     """Globs of further source files, of which this suite tests a part that the quick tier does not. `plumb premerge`
     also runs it for a change to them, beside the suites that cover the file or the whole quick tier, on one target of
-    each width and byte order.
+    each width and byte order. If it `spins`, so few targets suffice that each of these occurs.
     """
     multi_target_tier: SuiteTier | Literal[""] = ""
     """The lowest tier in which its tests combine several targets of the run, so a single target tests less."""

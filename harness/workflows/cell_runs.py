@@ -80,7 +80,7 @@ class CellRuns:
         """`server` becomes the cells' processes. `one_failure`: no cell starts after one in which a test failed.
         `until`: no cell but canaries starts later, and those that run are ended (time.monotonic). `store` takes the
         record of each cell as it ends, in several threads. `judged`: what a cell that has ended shows. `sampled`:
-        suites that run on one target of each kind, and on others if that shows anything.
+        suites that run on a few targets, and on others if those show anything.
         """
         self._bench = bench
         self._request = request
@@ -101,12 +101,16 @@ class CellRuns:
 
     def run(self, cells: Sequence[Cell], count: CellCount) -> list[CellRecord]:
         """Run cells, several at a time. Raises InfrastructureError if what they run was damaged meanwhile."""
-        sample = representatives(cells, {name: one.target for name, one in self._prepared.targets.items()})
-        standing = {cell: other for cell, other in sample.items() if cell.suite in self._sampled and other != cell}
+        targets = {name: one.target for name, one in self._prepared.targets.items()}
+        first = representatives(cells, targets)
+        sampled = [cell for cell in cells if cell.suite in self._sampled]
+        standing = {cell: [first[cell]] for cell in sampled if first[cell] != cell} | stand_ins(
+            [cell for cell in sampled if self._bench.catalog.suites[cell.suite].spins], targets
+        )
 
         def run(cell: Cell) -> CellRecord:
             began = time.monotonic()
-            why = self._needless(cell, standing.get(cell))
+            why = self._needless(cell, standing.get(cell, ()))
             if why or began > self._until_for(cell):
                 kind: ProblemKind = "absent" if why else ""
                 return CellRecord(
@@ -138,7 +142,7 @@ class CellRuns:
 
         jobs = jobs_of(self._bench, self._request)
         # What fails on a machine fails as a rule on all of its kind.
-        ordered = sorted(cells, key=lambda cell: sample[cell] != cell)
+        ordered = sorted(cells, key=lambda cell: first[cell] != cell)
         by_cell: dict[Cell, CellRecord] = {}
         for part in (
             [cell for cell in ordered if cell not in standing],
@@ -148,10 +152,11 @@ class CellRuns:
             by_cell |= zip(part, records, strict=True)
         return [by_cell[cell] for cell in cells]
 
-    def _needless(self, cell: Cell, standing: Cell | None) -> str:
-        """Why a cell need not run; empty if it must. `standing`: the cell that stands for it, and has ended."""
-        if standing is not None and standing in self._silent:
-            return f"{standing.target}, of the same width and byte order, showed nothing new in it"
+    def _needless(self, cell: Cell, standing: Sequence[Cell]) -> str:
+        """Why a cell need not run; empty if it must. `standing`: the cells that stand for it, and have ended."""
+        if standing and self._silent.issuperset(standing):
+            others = " and ".join(one.target for one in standing)
+            return f"{others} stand for its width, byte order and time_t, and showed nothing new in it"
         if self._failed_cell and cell.suite != CANARY_SUITE:
             return f"a test of {self._failed_cell} failed before"
         return ""
@@ -358,6 +363,29 @@ def representatives(cells: Sequence[Cell], targets: Mapping[str, Target]) -> dic
         if len(targets[cell.target].demand) > len(targets[chosen.target].demand):
             best[kind(cell)] = cell
     return {cell: best[kind(cell)] for cell in cells}
+
+
+def stand_ins(cells: Sequence[Cell], targets: Mapping[str, Target]) -> dict[Cell, list[Cell]]:
+    """Some cells -> the cells of their suites that stand for them: so few that each width, byte order and width of
+    time_t of a suite's targets occurs. Of equally good targets, those that demand alignment of most kinds of accesses,
+    and of these the first. The cells that stand for others are not in the result.
+    """
+    found: dict[Cell, list[Cell]] = {}
+
+    def properties(cell: Cell) -> set[tuple[int, int | str]]:
+        one = targets[cell.target]
+        return {*enumerate((one.width_bits, one.endianness, one.time_bits))}
+
+    for suite in dict.fromkeys(cell.suite for cell in cells):
+        those = [cell for cell in cells if cell.suite == suite]
+        left = set().union(*map(properties, those))
+        chosen: list[Cell] = []
+        while left:
+            best = max(those, key=lambda cell: (len(left & properties(cell)), len(targets[cell.target].demand)))
+            chosen.append(best)
+            left -= properties(best)
+        found |= {cell: chosen for cell in those if cell not in chosen}
+    return found
 
 
 def unlike_host(cell: Path, target: str, host_logs: Sequence[Path]) -> set[str]:

@@ -65,8 +65,8 @@ def choose(
 
 
 def sampled(changes: Iterable[Change]) -> set[str]:
-    """The suites that run on one target of each width and byte order: of each file that selects them they test a part,
-    and the quick tier, which tests the rest, runs on all.
+    """The suites that run on a few targets: of each file that selects them they test a part, and the quick tier, which
+    tests the rest, runs on all.
     """
     listed = list(changes)
     whole = {name for change in listed for name in change.suites if name not in change.partial}

@@ -37,7 +37,7 @@ class Premerge(Record, frozen=True):
     suites: list[str]
     """The canary suite first; empty if there is nothing to run."""
     sampled: list[str]
-    """Those of `suites` that run on one target of each width and byte order, and on others if it shows anything."""
+    """Those of `suites` that run on a few targets, and on others if those show anything new."""
     unchecked: list[str]
     """Changes that no suite would check, each with the reason. With one of them the check cannot pass."""
     known: list[str]

@@ -1,4 +1,4 @@
-"""A suite that tests a part of a changed file runs on one target of each kind, and on others if that shows anything."""
+"""A suite that tests a part of a changed file runs on few targets, and on others if those show anything."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from harness.plan.catalog import Catalog
 from harness.record.run_record import CellRecord
 from harness.run.scheduler import CellCount
 from harness.workflows.cell_process import TESTS_FAILED
-from harness.workflows.cell_runs import CellRuns, representatives
+from harness.workflows.cell_runs import CellRuns, representatives, stand_ins
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 CATALOG = Catalog()
-SUITES = (CANARY_SUITE, "bitops", "threads")
+SUITES = (CANARY_SUITE, "bitops", "threads", "width")
 
 
 def cells_of(*targets: str) -> list[Cell]:
@@ -47,6 +47,22 @@ def test_the_target_that_demands_most_stands_for_its_kind() -> None:
     }
 
 
+def sampled_of(*targets: str) -> tuple[list[str], list[str]]:
+    """The targets that stand for others, and those for which they stand."""
+    cells = [Cell(target=one, server="redis-7.0.15", suite="threads") for one in targets]
+    found = stand_ins(cells, CATALOG.targets)
+    assert len({*map(tuple, found.values())}) <= 1
+    return [one.target for one in next(iter(found.values()), [])], [cell.target for cell in found]
+
+
+def test_few_targets_have_each_width_byte_order_and_time_between_them() -> None:
+    six = ("aarch64", "armv5", "armv6", "armv7", "sparc32plus", "sparc64")
+    assert sampled_of(*six) == (["sparc32plus", "aarch64"], ["armv5", "armv6", "armv7", "sparc64"])
+    assert sampled_of("armv7", "armv7-time64", "armv5")[0] == ["armv5", "armv7-time64"]
+    assert sampled_of("aarch64", "sparc64", "armv6") == (["sparc64", "armv6"], ["aarch64"])
+    assert sampled_of("aarch64", "sparc32plus") == ([], []), "neither stands for the other"
+
+
 class Runs(CellRuns):
     """Cells that end as they are told to."""
 
@@ -69,7 +85,7 @@ class Runs(CellRuns):
             until=math.inf,
             store=lambda _: None,
             judged=lambda _: EndedCell(known=set(known), new=not known),
-            sampled={"threads"},
+            sampled={"threads", "width"},
         )
 
     def _run_cell(self, cell: Cell) -> CellRecord:
@@ -78,23 +94,30 @@ class Runs(CellRuns):
         return self._ends.get(name, CellRecord(target=cell.target, suite=cell.suite, seconds=1, status=0))
 
 
-def threads_ran(runs: Runs, cells: Sequence[Cell]) -> tuple[list[str], dict[str, str]]:
-    """The targets whose `threads` ran, and the reasons of the others."""
+def ran_of(suite: str, runs: Runs, cells: Sequence[Cell]) -> tuple[list[str], dict[str, str]]:
+    """The targets on which a suite ran, and the reasons of the others."""
     records = runs.run(cells, CellCount(len(cells)))
     assert [(one.target, one.suite) for one in records] == [(cell.target, cell.suite) for cell in cells]
-    ran = sorted(name.partition("/")[0] for name in runs.ran if name.endswith("/threads"))
-    return ran, {one.target: one.problem for one in records if one.problem_kind == "absent"}
+    ran = sorted(name.partition("/")[0] for name in runs.ran if name.endswith(f"/{suite}"))
+    absent = {one.target: one.problem for one in records if one.suite == suite and one.problem_kind == "absent"}
+    return ran, absent
 
 
 TARGETS = ("aarch64", "armv5", "armv6", "sparc64")
 
 
-def test_a_suite_that_is_sampled_runs_once_for_each_kind(tmp_path: Path) -> None:
+def test_a_suite_that_is_sampled_runs_once_for_each_kind_and_one_that_spins_on_fewer(tmp_path: Path) -> None:
     runs = Runs(tmp_path, {}, ())
-    ran, absent = threads_ran(runs, cells_of(*TARGETS))
-    assert ran == ["aarch64", "armv5", "sparc64"]
-    assert absent == {"armv6": "armv5, of the same width and byte order, showed nothing new in it"}
-    assert len(runs.ran) == len(TARGETS) * len(SUITES) - 1, "the other suites run on all"
+    ran, absent = ran_of("threads", runs, cells_of(*TARGETS))
+    why = "sparc64 and armv5 stand for its width, byte order and time_t, and showed nothing new in it"
+    assert ran == ["armv5", "sparc64"]
+    assert absent == {"armv6": why, "aarch64": why}
+    assert sorted(name for name in runs.ran if name.endswith("/width")) == [
+        "aarch64/width",
+        "armv5/width",
+        "sparc64/width",
+    ]
+    assert len(runs.ran) == len(TARGETS) * len(SUITES) - 3, "the other suites run on all"
 
 
 @pytest.mark.parametrize(
@@ -106,10 +129,10 @@ def test_a_suite_that_is_sampled_runs_once_for_each_kind(tmp_path: Path) -> None
     ],
     ids=["a failure", "a known failure", "no result"],
 )
-def test_what_one_target_shows_the_others_of_its_kind_are_asked(
+def test_what_one_target_shows_the_others_are_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: dict[str, Any], known: Collection[str], *, others: bool
 ) -> None:
     monkeypatch.setattr("harness.workflows.cell_runs.failed_tests", lambda _: ["test_old"])
     ended = CellRecord(target="armv5", suite="threads", seconds=1, **end)
-    ran, _ = threads_ran(Runs(tmp_path, {"armv5/threads": ended}, known), cells_of(*TARGETS))
+    ran, _ = ran_of("threads", Runs(tmp_path, {"armv5/threads": ended}, known), cells_of(*TARGETS))
     assert ("armv6" in ran) == others
