@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
 KERNEL_TARGETS = ("kernel",)
 KEPT_RUNS = 20
-DEFAULT_JOBS = min(64, (3 * (os.cpu_count() or 1) + 1) // 2)
-"""A cell's client and its server wait for each other."""
+DEFAULT_JOBS = min(64, (5 * (os.cpu_count() or 1) + 1) // 2)
+"""A cell's client and its server wait for each other. On two processors, five cells at a time took 8 % less time than
+three, with 8 % more processor time."""
 LEVELS = ("O0", "O1", "O2", "O3", "Os", "Oz", "O2-lto", "O3-lto")
 
 target = click.option(
