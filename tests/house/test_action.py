@@ -54,6 +54,7 @@ def planned(folder: Path, **asked: str) -> dict[str, str]:
     return read_plan(fakes.write(folder / "plan.json", document)).options
 
 
+@pytest.mark.costly
 def test_a_plan_names_the_options_that_the_jobs_have(tmp_path: Path) -> None:
     """The action planned for libc under signal, whatever its jobs ran."""
     usual = planned(tmp_path)

@@ -13,11 +13,15 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pytest
+
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.costly
 
 FOLDER = ROOT / "tests" / "end_to_end"
 

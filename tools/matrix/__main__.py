@@ -21,6 +21,7 @@ from harness.core.errors import ExitCode
 from harness.core.finding import Verdict
 from harness.core.model import SuiteTier
 from harness.core.processes import process
+from harness.plan.catalog import Catalog
 from tools import bugs, project, question_options
 from tools.checks import keep_run, run_check, trial_folder
 from tools.matrix import document, page
@@ -98,13 +99,14 @@ def _parts(questions: Sequence[Question], most: int) -> list[Sequence[Question]]
 @click.option(
     "--tier", type=click.Choice(get_args(SuiteTier)), default="quick", show_default=True, help="How much to run."
 )
+@click.option("--promised", "is_promised", is_flag=True, help="Ask only the cells that docs/MATRIX.md promises.")
 @click.option("--again", is_flag=True, help="Ask what has an answer, too.")
 @click.option("--stale", is_flag=True, help="Ask what has an answer of another commit, too.")
 @click.option("--time", "limit_seconds", type=Duration(), metavar="TIME", help="Begin no check after this time.")
 @click.option(
     "--together",
     type=click.IntRange(1),
-    default=6,
+    default=8,
     show_default=True,
     help="How many targets one check has at most; the check that runs is lost when the tool is killed.",
 )
@@ -135,19 +137,23 @@ def main(
     taken: tuple[Path, ...],
     path: Path,
     *,
+    is_promised: bool,
     again: bool,
     stale: bool,
     plan: bool,
 ) -> None:
     """Ask the cells of the matrix that are missing."""
     if taken:
-        if servers or ways or targets or plan or again or stale:
+        if servers or ways or targets or plan or is_promised or again or stale:
             raise click.UsageError("--take stores every answer of the file, and asks nothing")
         question_options.exit_with(lambda: _take_all(taken, path))
     end = time.monotonic() + (limit_seconds or float("inf"))
 
     def ask_all() -> int:
         asked, stored = document.questions(servers, ways, targets, tier), document.read(path)
+        if is_promised:
+            catalog = Catalog()
+            asked = [one for one in asked if document.promised(catalog, one)]
         left = wanted(asked, stored, again=again, stale=stale, commit=project.commit())
         planned = checks(left, stored, together=together)
         if plan:

@@ -55,6 +55,13 @@ FIRST: tuple[tuple[Way, ...], ...] = (("gcc", "clang-musl"), ("shipped",))
 """The ways that are asked before the others: the two that differ most, then what needs no compiler."""
 
 
+PROMISED_BESIDE = ("armv7-time64", "s390x")
+"""Targets for which the page promises an answer, beside the required ones: times of 64 bits in words of 32, and a
+big-endian machine of 64 bits that permits misaligned accesses."""
+PROMISED_WAYS: tuple[Way, ...] = ("gcc", "clang-musl", "gcc-lto")
+"""The ways for which the page promises an answer of the tier `quick` for each release."""
+
+
 class Question(Record, frozen=True):
     """One cell of the matrix: a release, how it is made, and the machine that runs it."""
 
@@ -62,6 +69,11 @@ class Question(Record, frozen=True):
     way: Way
     target: str
     tier: Tier = "quick"
+
+    @property
+    def of_quick(self) -> Question:
+        """The same in the tier `quick`, by which the matrix counts its cells."""
+        return msgspec.structs.replace(self, tier="quick")
 
     @property
     def command(self) -> str:
@@ -154,15 +166,11 @@ class Matrix(Record, frozen=True):
         """The answer to a question; None if it was not asked."""
         return next((one for one in self.cells if one.question == question), None)
 
-    def best(self, server: str, way: str, target: str) -> MatrixCell | None:
-        """The answer of the highest tier that was asked; None if none was."""
+    def answers(self, cell: Question) -> list[MatrixCell]:
+        """The answers to a cell's question, one of each tier that was asked, the lowest tier first."""
         tiers = ("kernel", "quick", "full", "thorough")
-        asked = [
-            one
-            for one in self.cells
-            if (one.question.server, one.question.way, one.question.target) == (server, way, target)
-        ]
-        return max(asked, key=lambda one: tiers.index(one.question.tier), default=None)
+        asked = [one for one in self.cells if one.question.of_quick == cell.of_quick]
+        return sorted(asked, key=lambda one: tiers.index(one.question.tier))
 
     @property
     def commit(self) -> str:
@@ -197,8 +205,7 @@ def read(path: Path = STORED) -> Matrix:
     possible = set(questions())
     for cell in matrix.cells:
         asked = cell.question
-        usual = msgspec.structs.replace(asked, tier="quick")
-        doubt = cell.doubt() if usual in possible else "the matrix has no such cell"
+        doubt = cell.doubt() if asked.of_quick in possible else "the matrix has no such cell"
         if doubt or matrix.of(asked) is not cell:
             raise UsageError(
                 f"an answer is not to be believed: {doubt or 'the cell has two'}",
@@ -247,16 +254,27 @@ def possible_ways(catalog: Catalog, server: str, target: Target) -> list[Way]:
     return [way for way in WAYS if way in {*families, *(() if tools.family else ("gcc", "gcc-lto"))}]
 
 
+def promised_target(target: Target) -> bool:
+    """Whether the page promises an answer for it."""
+    return "required" in target.groups or target.name in PROMISED_BESIDE
+
+
+def promised(catalog: Catalog, question: Question) -> bool:
+    """Whether the page promises an answer, from a commit of this repository. The weekly workflow asks the others."""
+    by_us = question.way in PROMISED_WAYS and package_named(question.server) is None
+    return by_us and question.tier == "quick" and promised_target(catalog.targets[question.target])
+
+
 def machines(catalog: Catalog) -> list[Target]:
-    """The targets of the matrix, the required ones first: what the emulator runs without its own kernel, and other
-    machines whose programs this one runs.
+    """The targets of the matrix, the promised ones first and of these the required ones: what the emulator runs without
+    its own kernel, and other machines whose programs this one runs.
     """
     chosen = [
         one
         for one in catalog.targets.values()
         if one.emulator.is_qemu_user or (one.emulator.runs_here and one.width_bits == 32)
     ]
-    return sorted(chosen, key=lambda one: "required" not in one.groups)
+    return sorted(chosen, key=lambda one: (not promised_target(one), "required" not in one.groups))
 
 
 def questions(
@@ -264,7 +282,7 @@ def questions(
 ) -> list[Question]:
     """The cells of these servers, ways and targets; all if none is named.
 
-    Required targets come first, then the order is by way and server. Raises UsageError for an unknown name, and if no
+    Promised targets come first, then the order is by way and server. Raises UsageError for an unknown name, and if no
     such cell exists.
     """
     catalog = Catalog()
@@ -274,7 +292,7 @@ def questions(
         question_options.refuse_unknown(noun, given, names)
     found = [
         (
-            ("required" not in target.groups, _rank(way), SERVERS.index(server), WAYS.index(way)),
+            (not promised_target(target), _rank(way), SERVERS.index(server), WAYS.index(way)),
             Question(server=server, way=way, target=target.name, tier=tier),
         )
         for server in SERVERS

@@ -65,27 +65,28 @@ class _Page:
         self.matrix, self.catalog, self.known = matrix, catalog, known
 
     def server_tables(self) -> list[str]:
-        """For each server a heading, its answered cells, and how many have no answer."""
+        """For each server a heading, its answered cells, and how many promised ones have no answer."""
         lines: list[str] = []
         for server in SERVERS:
             lines += [f"### {server}", "", *self.server_rows(server), ""]
         return lines[:-1]
 
     def server_rows(self, server: str) -> list[str]:
-        """A row for each answered cell: the verdict, and what proves that the check looked."""
-        cells = [
-            (way, self.matrix.best(server, way, target.name))
+        """A row for each answer: the verdict, and what proves that the check looked."""
+        asked = [
+            document.Question(server=server, way=way, target=target.name)
             for target in document.machines(self.catalog)
             for way in document.possible_ways(self.catalog, server, target)
         ]
-        rows = [self._row(cell) for _, cell in cells if cell]
+        rows = [self._row(cell) for one in asked for cell in self.matrix.answers(one)]
         heads = ["target", "made by", "tier", "verdict", "findings", "canaries"]
         heads += ["tests passed / failed / skipped", "others", "remark"]
         lines = table(heads, rows) if rows else []
-        if missing := Counter(way for way, cell in cells if cell is None):
+        promised = [one for one in asked if document.promised(self.catalog, one)]
+        if missing := Counter(one.way for one in promised if self.matrix.of(one) is None):
             counts = ", ".join(f"{missing[way]} of `{way}`" for way in WAYS if way in missing)
-            lines += [*([""] if rows else []), f"Without an answer: {counts}."]
-        return lines
+            lines += [*([""] if rows else []), f"Promised, and without an answer: {counts}."]
+        return lines or ["The weekly workflow asks all of its cells."]
 
     @staticmethod
     def _row(cell: MatrixCell) -> tuple[object, ...]:
@@ -110,11 +111,15 @@ class _Page:
     def state(self) -> list[str]:
         """How much was asked, and how much of that with the newest state of Plumbline."""
         every = document.questions()
+        promised = [one for one in every if document.promised(self.catalog, one)]
         asked = [one for one in self.matrix.cells if one.verdict is not Verdict.UNKNOWN]
-        quick = {(one.question.server, one.question.way, one.question.target) for one in asked}
+        others = len(every) - len(promised)
+        kept = len({one.question for one in asked}.intersection(promised))
+        # In any tier.
+        beyond = len({one.question.of_quick for one in asked}.intersection(every).difference(promised))
         old = sum(one.commit != self.matrix.commit for one in asked)
         unnamed = sum(not one.commit for one in asked)
-        lines = [f"{len(quick)} of {len(every)} cells have a verdict."]
+        lines = [f"{kept} of {len(promised)} promised cells have a verdict, and {beyond} of the {others} others."]
         if old:
             lines.append(f"Of {len(asked)} answers, {old} are from an earlier state of Plumbline than the newest one.")
         if unnamed:

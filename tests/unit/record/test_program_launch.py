@@ -153,6 +153,7 @@ def test_a_shell_accepts_any_value() -> None:
     assert shown == "".join(f"{value}\n" for value in values.values())
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("words", [["--target", "no-such-target"], ["--taget", "armv5"], [], ["--target", "native"]])
 def test_a_shell_that_gets_no_variables_loses_those_of_another_target_and_fails(words: list[str]) -> None:
     """`eval ""` succeeds: without this, a script would continue with the previous target's compiler."""
