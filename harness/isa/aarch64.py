@@ -6,7 +6,16 @@ import re
 
 import capstone
 
-from harness.isa.architecture import FIRST_32, AccessNotation, Architecture, CallFrames, InstructionSet, Variant
+from harness.isa import branches
+from harness.isa.architecture import (
+    FIRST_32,
+    AccessNotation,
+    Architecture,
+    CallFrames,
+    ExactRelocation,
+    InstructionSet,
+    Variant,
+)
 
 _A64 = InstructionSet((capstone.CS_ARCH_ARM64, capstone.CS_MODE_LITTLE_ENDIAN))
 _FRAMES = CallFrames(30, 31, FIRST_32)
@@ -64,6 +73,8 @@ AARCH64 = Architecture(
     operand_bytes=_operand_bytes,
     # The self-test looks for a bug in the host's kernel. Under the emulator it reports one that does not exist.
     # R_AARCH64_ADR_PREL_PG_HI21, R_AARCH64_ADD_ABS_LO12_NC.
-    exact_relocations={"EM_AARCH64": (275, 277)},
+    exact_relocations={"EM_AARCH64": (ExactRelocation(275), ExactRelocation(277))},
+    # B and BL (ARM DDI 0487, C6.2).
+    branches={"EM_AARCH64": branches.in_words(branches.WordBranch(0x7C000000, 0x14000000, 26))},
     ignored_warnings=("ARM64-COW-BUG",),
 )

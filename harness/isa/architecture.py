@@ -5,12 +5,13 @@ It contains no architecture's facts. A field with a default describes what most 
 
 from __future__ import annotations
 
-import re  # noqa: TC003 - see below
+import re
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from harness.core.target_model import AccessClass
+from harness.isa.branches import Branch  # noqa: TC001 - see above
 
 AccessPattern = tuple[str, AccessClass, int]
 """A pattern that matches a whole instruction -> its class and the bytes of the unit whose alignment counts.
@@ -133,6 +134,17 @@ class Variant(NamedTuple):
     """Numbers of ELF's e_machine, besides the compiler's, whose programs the emulator also runs."""
 
 
+class ExactRelocation(NamedTuple):
+    """A relocation of an instruction, if its addend tells the distance from the symbol to what it refers to."""
+
+    kind: int
+    """Its type."""
+    bias: int = 0
+    """What the addend lacks."""
+    behind: re.Pattern[bytes] = re.compile(b"")
+    """The bytes in front of it."""
+
+
 class AlignmentSwitch(NamedTuple):
     """A kernel's setting for misaligned accesses."""
 
@@ -188,9 +200,18 @@ class Architecture(NamedTuple):
     by the distance from the global offset table: the table is at the relocation's own place minus its addend. Empty if
     tables are elsewhere, or found in another way.
     """
-    exact_relocations: Mapping[str, tuple[int, ...]] = {}
-    """ELF's name of a machine -> types of relocations of instructions whose addend is the distance from the symbol to
-    what they refer to. The addend of others may be relative to the instruction's end.
+    exact_relocations: Mapping[str, tuple[ExactRelocation, ...]] = {}
+    """ELF's name of a machine -> relocations of instructions of which it is known to what they refer. The addend of
+    others may be relative to the instruction's end.
+    """
+    relative_entries: Mapping[str, tuple[int, ...]] = {}
+    """ELF's name of a machine -> types of relocations of entries of tables of jumps among constants that are distances
+    from the table's beginning. The addend contains the distance of the entry from there, too.
+    """
+    branches: Mapping[str, Callable[[bytes, str, int], Iterator[Branch]]] = {}
+    """ELF's name of a machine -> how to find branches whose distance the assembler has written: (a function's code, the
+    byte order as of `struct`, the value of the function's symbol). Without it, a call of a local function differs when
+    the functions between the two change their lengths.
     """
     padding: Mapping[str, bytes] = {}
     """ELF's name of a machine -> a pattern of the instructions with which assemblers fill the space up to an alignment.

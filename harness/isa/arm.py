@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import capstone
 
+from harness.isa import branches
 from harness.isa.architecture import (
     FIRST_16,
     AccessNotation,
@@ -283,4 +284,5 @@ ARM = Architecture(
     # /proc/cpu/alignment (Linux arch/arm/mm/alignment.c).
     alignment_switch=AlignmentSwitch(kernel="linux-arm-2", policies="linux-arm-", file="/proc/cpu/alignment"),
     counting_file="/proc/cpu/alignment",
+    branches={"EM_ARM": branches.in_arm},
 )

@@ -42,6 +42,12 @@ EXACT_RELOCATIONS = {
     machine: types for architecture in ARCHITECTURES for machine, types in architecture.exact_relocations.items()
 }
 """See `Architecture.exact_relocations`."""
+RELATIVE_ENTRIES = {
+    machine: types for architecture in ARCHITECTURES for machine, types in architecture.relative_entries.items()
+}
+"""See `Architecture.relative_entries`."""
+BRANCHES = {machine: found for architecture in ARCHITECTURES for machine, found in architecture.branches.items()}
+"""See `Architecture.branches`."""
 PADDING = {machine: pattern for architecture in ARCHITECTURES for machine, pattern in architecture.padding.items()}
 """See `Architecture.padding`."""
 AT_ANY_ADDRESS = frozenset[str]().union(*(architecture.at_any_address for architecture in ARCHITECTURES))

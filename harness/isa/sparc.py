@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import capstone
 
-from harness.isa.architecture import AccessNotation, Architecture, InstructionSet, RegisterWindows, Variant
+from harness.isa import branches
+from harness.isa.architecture import (
+    AccessNotation,
+    Architecture,
+    ExactRelocation,
+    InstructionSet,
+    RegisterWindows,
+    Variant,
+)
 
 _INTEGER_PAIRS = {0x03: "ldd", 0x07: "std"}
 _LOADS_IN_A_SPACE = {
@@ -116,13 +124,21 @@ _NOTATION = AccessNotation(
 
 _ELF_NAMES = ("EM_SPARC", "EM_SPARC32PLUS", "EM_SPARCV9")
 
+_BRANCHES = branches.in_words(
+    branches.WordBranch(0xC0000000, 0x40000000, 30),
+    branches.WordBranch(0xC1C00000, 0x00400000, 19),
+    branches.WordBranch(0xC1C00000, 0x00800000, 22),
+)
+"""CALL, BPcc and Bicc (SPARC V9 manual, A.8, A.7 and A.6)."""
+
 SPARC = Architecture(
     isas=("sparc",),
     macros="sparc|sparc64|sparcv9",
     # R_SPARC_PC10 and R_SPARC_PC22 of <elf.h>, in what GCC makes of a switch: _GLOBAL_OFFSET_TABLE_-(TABLE-.).
     table_relocations=dict.fromkeys(_ELF_NAMES, (16, 17)),
     # R_SPARC_HI22, LO10, HH22, HM10, LM22, and R_SPARC_GOTDATA_HIX22 to R_SPARC_GOTDATA_OP.
-    exact_relocations=dict.fromkeys(_ELF_NAMES, (9, 12, 34, 35, 36, 80, 81, 82, 83, 84)),
+    exact_relocations=dict.fromkeys(_ELF_NAMES, tuple(map(ExactRelocation, (9, 12, 34, 35, 36, 80, 81, 82, 83, 84)))),
+    branches=dict.fromkeys(_ELF_NAMES, _BRANCHES),
     variants={
         # 64-bit stacks are biased (SPARC V9 ABI).
         "sparc64": Variant(8, True, _windows(bias=2047), _V9),

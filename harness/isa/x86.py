@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from harness.isa.architecture import Architecture
+import re
+
+from harness.isa import branches
+from harness.isa.architecture import Architecture, ExactRelocation
 
 _NOP = rb"\x66*(?:\x2e?\x0f\x1f(?:\x00|\x40\x00|\x44\x00\x00|\x80\x00{4}|\x84\x00{5})|\x90)"
 """NOP in each of its lengths (Intel SDM volume 2B, NOP: recommended multi-byte sequences), with more prefixes."""
@@ -11,6 +14,11 @@ X86 = Architecture(
     isas=("x86_64", "i386"),
     macros=r"i386|i686|x86_64|amd64|SSE\w*|AVX\w*|HAVE_AVX\w*",
     variants={},
+    # R_X86_64_PC32 of LEA with an address relative to the instruction's end, which is the end of the field.
+    exact_relocations={"EM_X86_64": (ExactRelocation(2, 4, re.compile(rb"\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]\Z")),)},
+    # R_X86_64_PC32 again.
+    relative_entries={"EM_X86_64": (2,)},
+    branches={"EM_X86_64": branches.in_x86, "EM_386": branches.in_x86},
     padding={"EM_X86_64": rb"(?:%b)+" % _NOP},
     at_any_address=frozenset({"EM_X86_64", "EM_386"}),
 )

@@ -20,7 +20,7 @@ from elftools.elf.elffile import ELFFile
 from harness.analysis.code.jump_tables import JumpTables
 from harness.analysis.code.object_file import ObjectFile
 from harness.core.model import Record
-from harness.isa.registry import EXACT_RELOCATIONS
+from harness.isa.registry import BRANCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from harness.analysis.code.jump_tables import JumpTable
     from harness.analysis.code.object_file import ObjectSymbol
 
-RECIPE = "6"
+RECIPE = "7"
 """Part of every map: raise it when digests are made in another way."""
 _WRITE, _MERGED = 1, 0x10
 """SHF_WRITE, SHF_MERGE of <elf.h>."""
@@ -118,7 +118,7 @@ class _Digests:
         for one in sorted((one for one in own if one.is_function), key=lambda one: (one.value, one.name)):
             made = functions.setdefault(one.name, hashlib.sha256())
             of_function = (tables or {}).get((one.value, one.size), {})
-            made.update(self._part(number, one.value & ~1, one.size, of_function))
+            made.update(self._function(number, one, of_function))
             made.update(_in_words(of_function.values()).encode())
             made.update("".join(self._jumps_into.get((number, one.value & ~1), ())).encode())
             made.update(shared.digest())
@@ -144,12 +144,37 @@ class _Digests:
         elif flags & _MERGED or (flags & _WRITE and not named) or unmeasured:
             data.update(self._part(number, 0, self._file.size(number)))
 
-    def _part(self, section: int, start: int, size: int, tables: Mapping[int, JumpTable] | None = None) -> bytes:
+    def _function(self, section: int, one: ObjectSymbol, tables: Mapping[int, JumpTable]) -> bytes:
+        """A digest's input for a function: a part of its section. Where the assembler has written the distance to
+        another function of the section, the name counts in place of the distance.
+        """
+        file, start = self._file, one.value & ~1
+        content = bytearray(file.content[section][start : start + one.size])
+        find = BRANCHES.get(file.machine)
+        called = []
+        for branch in find(bytes(content), file.order, one.value) if find is not None else ():
+            if 0 <= branch.destination < one.size:
+                continue
+            names, size = file.functions_at(section, start + branch.destination), len(branch.without)
+            if names and not file.relocations_in(section, start + branch.start, size):
+                content[branch.start : branch.start + size] = branch.without
+                called.append(f"{branch.start} branch {' '.join(names)}\n".encode())
+        return self._part(section, start, one.size, tables, content) + b"".join(called)
+
+    def _part(
+        self,
+        section: int,
+        start: int,
+        size: int,
+        tables: Mapping[int, JumpTable] | None = None,
+        content: bytearray | None = None,
+    ) -> bytes:
         """A digest's input for a part of a section: its bytes, and what its relocations refer to.
 
-        The places of the `tables` do not count.
+        The places of the `tables` do not count. `content`: its bytes, if some of them do not count.
         """
-        content = bytearray(self._file.content[section][start : start + size])
+        if content is None:
+            content = bytearray(self._file.content[section][start : start + size])
         meanings = []
         for offset, kind, symbol, addend in self._file.relocations_in(section, start, size):
             table = tables.get(offset - addend) if tables else None
@@ -157,12 +182,15 @@ class _Digests:
                 meaning = f"table {table.number}".encode()
             else:
                 in_code = self._file.is_executable(section)
-                meaning = self._referred(kind, symbol, addend, None if in_code else content, offset - start)
+                bias = self._file.bias(section, offset, kind) if in_code else None
+                meaning = self._referred(symbol, addend, None if in_code else content, offset - start, bias)
             meanings.append(f"{offset - start} {kind} ".encode() + meaning + b"\n")
         return bytes(content) + b"".join(meanings)
 
-    def _referred(self, kind: int, symbol: int, addend: int, data: bytearray | None, place: int) -> bytes:
-        """What a relocation refers to. `data`: the bytes of the data with the pointer at `place`; None for code."""
+    def _referred(self, symbol: int, addend: int, data: bytearray | None, place: int, bias: int | None = None) -> bytes:
+        """What a relocation refers to. `data`: the bytes of the data with the pointer at `place`; None for code, whose
+        `bias` is as in `ObjectFile.bias`.
+        """
         file = self._file
         if addend and (within := file.within_function(symbol, addend)):
             return within.encode()
@@ -171,8 +199,8 @@ class _Digests:
             text, inside = file.string(symbol), addend
         elif data is not None:
             text = self._pointed(data, place, symbol, addend)
-        elif kind in EXACT_RELOCATIONS.get(file.machine, ()):
-            text = file.string(symbol, addend)
+        elif bias is not None:
+            text = file.string(symbol, addend + bias)
         if text is not None:
             return f"string+{inside} ".encode() + text
         name, unnamed = file.referred(symbol)
@@ -222,7 +250,7 @@ class _Digests:
             elif section is None or not file.has_strings(section):
                 into = f"{name}+{addend}".encode()
             else:
-                into = self._referred(kind, symbol, addend, content, offset)
+                into = self._referred(symbol, addend, content, offset)
             meanings.append(f"{offset} {kind} ".encode() + into + b"\n")
         return bytes(content) + b"".join(meanings)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.isa.registry import TABLE_RELOCATIONS
+from harness.isa.registry import RELATIVE_ENTRIES, TABLE_RELOCATIONS
 
 if TYPE_CHECKING:
     from harness.analysis.code.object_file import ObjectFile
@@ -35,8 +35,9 @@ class JumpEntry(NamedTuple):
     name: str
     """The function's name."""
     distance: int
-    """The distance from the function's beginning to the place that the entry contains. That is the jump's destination,
-    or lies behind it by the distance of the entry from its table's beginning.
+    """The distance from the function's beginning to the jump's destination, if that is known. Otherwise to the place
+    that the entry contains, which is the destination, or lies behind it by the distance of the entry from its table's
+    beginning.
     """
 
 
@@ -46,6 +47,7 @@ class JumpTables:
     def __init__(self, file: ObjectFile) -> None:
         self._file = file
         self._types = TABLE_RELOCATIONS.get(file.machine, ())
+        self._referred = self._references()
         self.among_constants = {
             number: self._jumps_in(number) for number in file.content if not file.is_executable(number)
         }
@@ -56,17 +58,33 @@ class JumpTables:
 
         No other function uses such an entry. It may be relative to its table's beginning, which is one of the
         relocations in front of it that follow each other: the jump counts if it is in the function for each of them.
+        None is in front of the last place to which an instruction refers, because that is where a table begins. From
+        there, an entry that is relative by its type leads to one place alone.
         """
         found: dict[int, JumpEntry] = {}
         begin = last = -_MOST_ENTRY_BYTES - 1
-        for offset, _, index, addend in self._file.relocations.get(number, ()):
-            begin = begin if offset - last <= _MOST_ENTRY_BYTES else offset
+        begins = self._referred.get(number, set())
+        for offset, kind, index, addend in self._file.relocations.get(number, ()):
+            begin = begin if offset - last <= _MOST_ENTRY_BYTES and offset not in begins else offset
             last = offset
-            led = self._file.code_at(index, addend) if addend else None
+            less = offset - begin if begin in begins and kind in RELATIVE_ENTRIES.get(self._file.machine, ()) else 0
+            led = self._file.code_at(index, addend - less) if addend else None
             if led is not None:
                 (start, name, size), place = led
-                if start < place - (offset - begin) and place < start + size:
+                if start < place - (offset - begin - less) and place < start + size:
                     found[offset] = JumpEntry(self._file.symbols[index].section, start, name, place - start)
+        return found
+
+    def _references(self) -> dict[int, set[int]]:
+        """Number of a section -> the places in it to which instructions refer, as far as that is known exactly."""
+        found: dict[int, set[int]] = {}
+        for number in filter(self._file.is_executable, self._file.content):
+            for offset, kind, index, addend in self._file.relocations.get(number, ()):
+                symbol = self._file.symbols[index]
+                if symbol.section in self._file.content and not self._file.is_executable(symbol.section):
+                    bias = self._file.bias(number, offset, kind)
+                    if bias is not None:
+                        found.setdefault(symbol.section, set()).add(symbol.value + addend + bias)
         return found
 
     def finds(self, kind: int, name: str) -> bool:

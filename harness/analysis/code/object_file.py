@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 import struct
 from bisect import bisect_left, bisect_right
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elftools.common.exceptions import ELFError
 
 from harness.analysis.symbol_table import FUNCTION, symbol_rows
-from harness.isa.registry import AT_ANY_ADDRESS, PADDING, SYMBOL_FIRST, UNWINDING_SECTIONS
+from harness.isa.registry import AT_ANY_ADDRESS, EXACT_RELOCATIONS, PADDING, SYMBOL_FIRST, UNWINDING_SECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,8 @@ _UNDEFINED = 0
 """SHN_UNDEF."""
 _MOST_BIAS_BYTES = 8
 """How far an addend may be below its destination: by the length of the field and of the rest of the instruction."""
+_BEHIND_BYTES = 4
+"""So many bytes of an instruction are in front of a relocation at most."""
 _STRINGS = 0x10 | 0x20
 """SHF_MERGE, SHF_STRINGS."""
 _WORD_BYTES = 4
@@ -145,6 +148,15 @@ class ObjectFile:
             return symbol.name, None
         return f"{section.name}+{symbol.value}", None if executable else symbol.section
 
+    def bias(self, section: int, offset: int, kind: int) -> int | None:
+        """What to add to the addend of a relocation of an instruction for the distance from the symbol to what the
+        instruction refers to; None if that is unknown.
+        """
+        for one in EXACT_RELOCATIONS.get(self.machine, ()):
+            if one.kind == kind and one.behind.search(self.content[section], max(offset - _BEHIND_BYTES, 0), offset):
+                return one.bias
+        return None
+
     def has_strings(self, number: int) -> bool:
         """Whether a section consists of strings that the linker merges, and whose places do not matter: each of them is
         aligned as words are, or the machine does not ask for it.
@@ -206,6 +218,12 @@ class ObjectFile:
                 if one.section == number and one.is_function
             )
         return self._by_address[number]
+
+    def functions_at(self, number: int, place: int) -> list[str]:
+        """The names of the functions that begin at a place of a section, in order."""
+        functions = self.functions_of(number)
+        first = bisect_left(functions, (place, "", 0))
+        return [name for start, name, _ in takewhile(lambda one: one[0] == place, islice(functions, first, None))]
 
     def unnamed_code(self, number: int) -> list[tuple[int, int]]:
         """The parts of a section of code that belong to no function, such as tables of jumps: start and size."""

@@ -484,6 +484,69 @@ def test_functions_that_swap_places_change_their_callers_by_distance(target: str
     assert "caller" in compared(target, tmp_path, before, after, *flags).functions
 
 
+APART = r"""
+static __attribute__((noinline)) int near(int n) { return n * 3 + (n >> 2); }
+static __attribute__((noinline)) int twin(int n) { return n * 3 + (n >> 2) + 1; }
+/* So far away that no instruction changes its length with the distance. */
+__attribute__((noinline)) int far(int n) { __asm__ volatile(".skip 4096"); return n; }
+__attribute__((noinline)) int grows(int n) { return n * 5; }
+__attribute__((noinline)) int caller(int n) { return near(n) + 1; }
+__attribute__((noinline)) int last(int n) { return near(n + 2); }
+__attribute__((noinline)) int may(int n) { return n > 3 ? near(n - 1) : n; }
+int (*addressed(void))(int) { return near; }
+int chooses(int n) {
+    int r = 0;
+    switch (n) {
+    case 0: r = near(7); break; case 1: r = twin(8); break; case 2: r = grows(3); break; case 3: r = last(4); break;
+    case 4: r = caller(9); break; case 5: r = near(5) + 5; break; case 6: r = may(6) * n; break;
+    }
+    __asm__ volatile(".skip 128");
+    return r;
+}
+int chooses_again(int n) {
+    int r = 1;
+    switch (n) {
+    case 0: r = near(1); break; case 1: r = twin(2); break; case 2: r = grows(n); break; case 3: r = last(9); break;
+    case 4: r = caller(n); break; case 5: r = near(n) * 5; break; case 6: r = may(5) - n; break;
+    }
+    __asm__ volatile(".skip 128");
+    return r;
+}
+"""
+"""Functions that refer to a local one: by a call, a jump in place of a return, a conditional one, and its address."""
+
+
+def test_a_reference_to_a_local_function_does_not_change_when_a_function_between_them_grows(
+    target: str, tmp_path: Path
+) -> None:
+    """Its distance is in the instruction, or in a constant behind the code."""
+    old = objects(target, tmp_path / "old", APART)
+    new = objects(target, tmp_path / "new", APART.replace("n * 5;", "n * 5 + (n > 5 ? n % 11 : n / 7) + n * n;"))
+    assert old is not None
+    assert new is not None
+    assert differences(old, new) == CodeChange(functions=frozenset({"grows"}), elsewhere=[])
+
+
+@pytest.mark.parametrize(
+    ("function", "edit"),
+    [
+        ("caller", ("near(n) + 1", "twin(n) + 1")),
+        ("last", ("near(n + 2)", "twin(n + 2)")),
+        ("may", ("near(n - 1)", "twin(n - 1)")),
+        ("addressed", ("return near;", "return twin;")),
+        ("chooses_again", ("case 5: r = near(n) * 5", "case 5: r = twin(n) * 5")),
+    ],
+)
+def test_a_reference_to_another_local_function_changes_what_refers_to_it(
+    target: str, tmp_path: Path, function: str, edit: tuple[str, str]
+) -> None:
+    old = objects(target, tmp_path / "old", APART)
+    new = objects(target, tmp_path / "new", APART.replace(*edit))
+    assert old is not None
+    assert new is not None
+    assert function in differences(old, new).functions
+
+
 def test_an_object_is_altered_by_its_code_or_data_and_not_by_its_lines(tmp_path: Path) -> None:
     old = objects("armv5", tmp_path / "old", SOURCE)
     assert old is not None
