@@ -10,7 +10,7 @@ import re
 import shlex
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from harness.build.sources.tree_files import entries_of
 from harness.core import untrusted_text
@@ -51,6 +51,24 @@ def revision_of(tree: Path) -> str:
         return Checkout(tree).revision()
     except PlumblineError:
         return ""
+
+
+class ReplacedLines(NamedTuple):
+    """Lines of a file, counted from 1, that differ from a revision's. An empty range begins at the line in front."""
+
+    old: range
+    new: range
+
+    @property
+    def moves(self) -> bool:
+        """Whether the lines behind have other numbers."""
+        return len(self.old) != len(self.new)
+
+    @property
+    def behind(self) -> tuple[int, int]:
+        """The number of the first line behind, in the revision and now."""
+        old, new = (each.stop if each else each.start + 1 for each in (self.old, self.new))
+        return old, new
 
 
 class Checkout:
@@ -128,16 +146,20 @@ class Checkout:
         """The lines of a file, counted from 1, that differ from a revision, piece by piece. A piece is empty if lines
         were only removed. No pieces mean that the lines are unknown, as those of a file whose name is not UTF-8.
         """
+        return [one.new for one in self.replaced_lines(base, name)]
+
+    def replaced_lines(self, base: BaseRevision, name: str) -> list[ReplacedLines]:
+        """The same with the lines that they replace; these are empty for a file that the revision does not have."""
         for place, commit in self._submodules(base.commit).items():
             if name.startswith(f"{place}/") and (module := self._submodule(place)) is not None:
-                return module.changed_lines(_replaced(base, commit), name.removeprefix(f"{place}/"))
+                return module.replaced_lines(_replaced(base, commit), name.removeprefix(f"{place}/"))
         if self._git.run("cat-file", "-e", f"{base.commit}:{self.below}{name}").code != 0:
             lines = (self.path / name).read_bytes().count(b"\n") if (self.path / name).is_file() else 0
-            return [range(1, lines + 1)] if lines else []
+            return [ReplacedLines(range(0), range(1, lines + 1))] if lines else []
         words = ["--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--text"]
         shown = self._git.ask("diff", *words, base.commit, "--", f":(literal){name}")
-        found = re.findall(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", shown, re.MULTILINE)
-        return [range(int(first), int(first) + int(count or 1)) for first, count in found]
+        found = re.findall(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", shown, re.MULTILINE)
+        return [ReplacedLines(_lines(*numbers[:2]), _lines(*numbers[2:])) for numbers in found]
 
     def unseen(self) -> list[str]:
         """Sources that may differ from a revision without anyone noticing, and that a build may read: git ignores them,
@@ -240,6 +262,11 @@ class Checkout:
         for path in tree.rglob("*"):
             os.utime(path, (seconds, seconds), follow_symlinks=False)
         return tree
+
+
+def _lines(first: str, count: str) -> range:
+    """Lines as git's diff writes them: a missing count is 1."""
+    return range(int(first), int(first) + int(count or 1))
 
 
 def _replaced(base: BaseRevision, commit: str) -> BaseRevision:

@@ -13,6 +13,8 @@ from harness.analysis.code.code_map import CodeChange, CodeMap, altered_objects,
 from harness.build import toolchain
 from harness.core.processes import process
 from harness.core.target_model import ORACLE
+from harness.workflows.git.checkout import ReplacedLines
+from harness.workflows.preparation.reach import unmoved_lines
 from tests.end_to_end.support import machines
 
 if TYPE_CHECKING:
@@ -545,6 +547,27 @@ def test_a_reference_to_another_local_function_changes_what_refers_to_it(
     assert old is not None
     assert new is not None
     assert function in differences(old, new).functions
+
+
+NUMBERED = r"""
+void told(int line);
+int changed(int n) { return n * 3; }
+int asserts(int n) { if (n > 5) told(__LINE__); return n; }
+int asserts_too(int n) { if (n > 7) told(__LINE__); return n; }
+"""
+
+
+def test_functions_that_contain_their_lines_number_differ_unless_they_keep_it(target: str, tmp_path: Path) -> None:
+    edited = NUMBERED.replace("return n * 3;", "\n  n += 1;\n  return n * 3;")
+    lines = [ReplacedLines(range(3, 4), range(3, 6))]
+    old = objects(target, tmp_path / "old", NUMBERED)
+    moved = objects(target, tmp_path / "moved", edited)
+    kept = objects(target, tmp_path / "kept", unmoved_lines.numbered(edited, lines))
+    assert old is not None
+    assert moved is not None
+    assert kept is not None
+    assert differences(old, moved).functions == {"changed", "asserts", "asserts_too"}
+    assert differences(old, kept) == CodeChange(functions=frozenset({"changed"}), elsewhere=[])
 
 
 def test_an_object_is_altered_by_its_code_or_data_and_not_by_its_lines(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from harness.build.workshop import build_code
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.model import COMPILED_IN
 from harness.workflows.git.checkout import Checkout
+from harness.workflows.preparation.reach import unmoved_lines
 from harness.workflows.target_setup import oracle_setup, set_up_targets
 
 if TYPE_CHECKING:
@@ -57,6 +58,13 @@ class BaseCode(abc.ABC):
     def code(self) -> TreeCode:
         """The code of the base. Raises InfrastructureError if the host cannot build it."""
 
+    def unmoved(self, tree: SourceTree) -> TreeCode | None:
+        """The code of the changed tree as it is if no line has moved (unmoved_lines). None if no line has moved, or if
+        that is not asked of such a base.
+        """
+        del tree
+        return None
+
 
 class RevisionCode(BaseCode):
     """A revision of a checkout as the base."""
@@ -79,6 +87,18 @@ class RevisionCode(BaseCode):
             # The copy has the checkout's name, by which messages and the cache know its builds.
             written = checkout.write(self._base, work / checkout.path.name)
             return code_of(self._bench, self._request, self._bench.open_server(str(written), self._request.settings))
+
+    def unmoved(self, tree: SourceTree) -> TreeCode | None:
+        """Written beside the tree, and built."""
+        checkout = Checkout(Path(self._request.server))
+        files = unmoved_lines.moving_files(checkout, self._base)
+        if not files:
+            return None
+        bench = self._bench.with_new_stages("unmoved lines: ")
+        with bench.cache.work(f"unmoved-{tree.digest}") as work:
+            written = work / checkout.path.name
+            unmoved_lines.write(tree.content, files, written)
+            return code_of(bench, self._request, bench.open_server(str(written), self._request.settings))
 
 
 class ReleaseCode(BaseCode):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from harness.analysis.code.code_map import CodeMap
     from harness.analysis.code.line_code import LineCode
     from harness.record.executed_blocks.block_map import ProgramCode
+    from harness.workflows.preparation.reach.base_code import TreeCode
     from harness.workflows.preparation.reach.changed_run import ChangedRun
 
 
@@ -37,9 +38,19 @@ class ProgramCodes:
         self._maps: dict[Path, CodeMap | None] = {}
         self._native_changes: dict[str, CodeChange] = {}
         """Kept run, or untested_change.BASE -> the differences of its native build from this one's."""
+        self._take_unmoved(run.base.unmoved(run.prepared.tree))
         oracle = run.prepared.peers[ORACLE].build if run.prepared.has_oracle else None
         self.native = self.map_in(oracle.folder) if oracle is not None else None
         """The code of the native build; None if it cannot be read."""
+
+    def _take_unmoved(self, code: TreeCode | None) -> None:
+        """Compare this code of the servers in place of their own."""
+        if code is None:
+            return
+        found = {built.build.folder: code.targets.get(name) for name, built in self._run.prepared.built.items()}
+        if self._run.prepared.has_oracle:
+            found[self._run.prepared.peers[ORACLE].build.folder] = code.native
+        self._maps |= {folder: one for folder, one in found.items() if one is not None}
 
     def file_of(self, program: Path, target: str) -> Path:
         """The file with the addresses of a program's code."""
