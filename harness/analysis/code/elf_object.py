@@ -192,7 +192,7 @@ class _Digests:
         `bias` is as in `ObjectFile.bias`.
         """
         file = self._file
-        if addend and (within := file.within_function(symbol, addend)):
+        if addend and (within := file.within_function(symbol, addend, bias)):
             return within.encode()
         text, inside = None, 0
         if not file.symbols[symbol].is_section:

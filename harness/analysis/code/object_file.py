@@ -182,18 +182,19 @@ class ObjectFile:
         """The size of an address."""
         return 8 if self._wide else 4
 
-    def within_function(self, index: int, addend: int) -> str:
+    def within_function(self, index: int, addend: int, bias: int | None = None) -> str:
         """The function and the offset in it to which a relocation against a section of code refers; empty for none.
 
         The result does not change when other functions of the section change their lengths. An addend is relative to
-        the relocation's place or to an instruction's end: a function counts only if it contains all bytes that can be
-        meant.
+        the relocation's place or to an instruction's end: unless the `bias` tells what is meant, a function counts only
+        if it contains all bytes that can be.
         """
-        found = self.code_at(index, addend)
+        found = self.code_at(index, addend + (bias or 0))
         if found is None:
             return ""
         (start, name, size), first = found
-        return f"{name}+{first - start}" if first + _MOST_BIAS_BYTES < start + size else ""
+        further = _MOST_BIAS_BYTES if bias is None else 0
+        return f"{name}+{first - start}" if first + further < start + size else ""
 
     def code_at(self, index: int, addend: int) -> tuple[tuple[int, str, int], int] | None:
         """The destination of a relocation against a section of code: the last function that begins there or earlier,

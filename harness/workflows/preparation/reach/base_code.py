@@ -25,7 +25,7 @@ from harness.workflows.target_setup import oracle_setup, set_up_targets
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from harness.core.model import Build, SourceTree
+    from harness.core.model import Allocator, Build, SourceTree
     from harness.judge.baseline import BaseRevision
     from harness.plan.request import Request
     from harness.workflows.target_setup import TargetSetup
@@ -125,22 +125,19 @@ def code_of(bench: Workbench, request: Request, tree: SourceTree) -> TreeCode:
     targets = [bench.catalog.targets[name] for name in request.plan.targets]
     setups = set_up_targets(bench, targets, flavour=request.emulator)
 
-    def build(setup: TargetSetup) -> Build | None:
+    def build(setup: TargetSetup, allocator: Allocator) -> Build | None:
         try:
-            return setup.build(tree, request.optimisation, request.allocator)
+            return setup.build(tree, request.optimisation, allocator)
         except (BuildFailedError, PackageUnavailableError):
             return None
 
     with ThreadPoolExecutor(request.jobs) as pool:
-        builds = dict(zip(setups, pool.map(build, setups.values()), strict=True))
-    try:
-        native = build_code.read(oracle_setup(bench).build(tree, request.optimisation).folder)
-    except BuildFailedError:
-        native = None
-    return TreeCode(
-        targets={name: build_code.read(each.folder) for name, each in builds.items() if each is not None},
-        native=native,
-    )
+        native = pool.submit(build, oracle_setup(bench), "libc")
+        allocators = [request.allocator for _ in setups]
+        builds = dict(zip(setups, pool.map(build, setups.values(), allocators), strict=True))
+    read = {name: build_code.read(each.folder) for name, each in builds.items() if each is not None}
+    host = native.result()
+    return TreeCode(targets=read, native=build_code.read(host.folder) if host is not None else None)
 
 
 def may_alter_others(files: Iterable[str]) -> bool:
