@@ -29,7 +29,7 @@ from suites.clock.moved_clock import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
@@ -41,6 +41,8 @@ LASTING = 5000
 LRU_PERIOD = 1 << 24
 """Seconds after which the clock of idle times wraps (redis.conf, maxmemory-samples)."""
 DAY_SECONDS = 24 * 3600
+SLOW_COMMANDS = [3, 4295, 4295 * 1000]
+"""Seconds that do not fit 32 bits as nanoseconds, as microseconds and as milliseconds."""
 LIMIT = 30_000
 """Milliseconds after which a script counts as slow. Even on a busy machine, other scripts of the test take less."""
 NODES = """\
@@ -49,6 +51,13 @@ NODES = """\
 vars currentEpoch 2 lastVoteEpoch 0
 """
 every_moment = pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+
+
+def reads_moved_clock(about: Mapping[str, str]) -> bool:
+    """Whether a server of which INFO says this measures durations with the clock that is moved. A processor's own
+    counter is not ahead. Valkey 9 reads it on x86-64 and AArch64.
+    """
+    return "POSIX" in about.get("monotonic_clock", "POSIX")
 
 
 def slow(guest: Guest) -> bool:
@@ -270,8 +279,7 @@ def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_g
         about = info_fields(ask("INFO", "server"))
         assert near(about["uptime_in_seconds"], weeks)
         assert int(about["uptime_in_days"]) == int(about["uptime_in_seconds"]) // DAY_SECONDS
-        # A processor's own counter is not ahead. Valkey 9 reads it on x86-64 and AArch64.
-        if "POSIX" in about.get("monotonic_clock", "POSIX"):
+        if reads_moved_clock(about):
             assert_long_command_is_told(ask, weeks)
         listed = [
             dict(word.split("=", 1) for word in line.split()) for line in ask("CLIENT", "LIST").decode().splitlines()
@@ -305,6 +313,24 @@ def assert_long_command_is_told(ask: Callable[..., Any], seconds: float) -> None
     loop = info_fields(ask("INFO", "stats"))
     for name in ("eventloop_duration_sum", "eventloop_duration_cmd_sum"):
         assert name not in loop or near(int(loop[name]) / 10**6, seconds), f"INFO says {name}:{loop[name]}"
+
+
+@pytest.mark.parametrize("seconds", SLOW_COMMANDS)
+def test_a_slow_command_is_in_the_last_class_of_its_histogram(
+    cell: CellSpec, start_guest: StartGuest, seconds: int
+) -> None:
+    """LATENCY HISTOGRAM counts in nanoseconds, up to a second."""
+    require(cell, "command latency|histogram")
+    with server.client(start_guest(preload=cell.preload)) as client:
+        if not reads_moved_clock(info_fields(client.command("INFO", "server"))):
+            pytest.skip("the server reads the processor's own counter, which the test cannot move")
+        _, _, told = client.pipeline([("CONFIG", "RESETSTAT"), ("DEBUG", "SLEEP", seconds), ("LATENCY", "HISTOGRAM")])
+    histograms = dict(zip(told[::2], told[1::2], strict=True))  # type: ignore[index,arg-type]
+    # Since 7.0 the subcommands of a container may have their own.
+    found = next(histograms[name] for name in (b"debug|sleep", b"debug") if name in histograms)
+    counts = dict(zip(found[::2], found[1::2], strict=True))[b"histogram_usec"]
+    assert len(counts) == 2, f"DEBUG SLEEP {seconds} is in several classes: {counts}"
+    assert (counts[0] >= 10**6, counts[1]) == (True, 1), f"DEBUG SLEEP {seconds} is in the class of {counts[0]} us"
 
 
 @pytest.mark.parametrize("seconds", SLEEPS)
