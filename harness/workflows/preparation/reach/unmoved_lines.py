@@ -34,9 +34,11 @@ def moving_files(checkout: Checkout, base: BaseRevision) -> dict[str, list[Repla
     return found
 
 
-def write(tree: Path, files: Mapping[str, Sequence[ReplacedLines]], into: Path) -> None:
-    """Copy a tree into a folder, with the base's numbers in the unedited lines of these files."""
-    copy_tree(tree, into)
+def write(tree: Path, files: Mapping[str, Sequence[ReplacedLines]], into: Path) -> str:
+    """Copy a tree into a folder, with the base's numbers in the unedited lines of these files. Returns the digest of
+    what was copied: somebody may edit the tree meanwhile.
+    """
+    digest = copy_tree(tree, into)
     for name, lines in files.items():
         path = into / name
         times = path.stat()
@@ -44,6 +46,7 @@ def write(tree: Path, files: Mapping[str, Sequence[ReplacedLines]], into: Path) 
         path.write_bytes(numbered(text, lines).encode("utf-8", "surrogateescape"))
         # make would otherwise take what was generated from it for older.
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    return digest
 
 
 def numbered(text: str, lines: Sequence[ReplacedLines]) -> str:
