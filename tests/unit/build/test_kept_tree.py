@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from harness.core.model import Build
 
+pytestmark = pytest.mark.costly
+
 MAKEFILE = """
 release := $(shell test -f release.h || echo '#define RELEASE 1' >release.h)
 redis-server: main.o one.o two.o ../deps/lib/liblib.a
