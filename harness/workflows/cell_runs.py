@@ -205,28 +205,28 @@ class CellRuns:
         except BuildFailedError as error:
             return [HostRun(problem=f"{error.what}: {error.because}", seal="")]
         folder_of = functools.partial(run_folder.host_folder, spec.folder)
-        is_listed = self._request.server in self._bench.catalog.servers
-        times = LISTED_HOST_RUNS if is_listed else HOST_RUNS
+        times = LISTED_HOST_RUNS if self._request.server in self._bench.catalog.servers else HOST_RUNS
         alone = self._shared.runs(native, folder_of, lambda: self._repeated(native, folder_of, times))
-        if is_listed or any(one.problem for one in alone) or _died_misaligned(spec.folder):
+        if any(one.problem for one in alone) or _died_misaligned(spec.folder):
             return alone
-        logs = [folder_of(number) / event_log.NAME for number in range(1, HOST_RUNS + 1)]
+        logs = [folder_of(number) / event_log.NAME for number in range(1, len(alone) + 1)]
         others = unlike_host(spec.folder, cell.target, logs)
         if others:
             # Behind their predecessors they take as long as the cell, and what is known needs no excuse.
             others -= self._judged(msgspec.structs.replace(record, host=alone)).known
-        return [*alone, *self._preceded_runs(native, spec.folder, others)]
+        return [*alone, *self._preceded_runs(native, spec.folder, others, len(alone))]
 
-    def _preceded_runs(self, native: CellSpec, cell: Path, others: Collection[str]) -> list[HostRun]:
+    def _preceded_runs(self, native: CellSpec, cell: Path, others: Collection[str], before: int) -> list[HostRun]:
         """Run some of a cell's failed tests on the native build, behind the tests that precede them; a second time if
-        one of them fails so. Nothing without a result of each run, or if they had their servers alone.
+        one of them fails so. Nothing without a result of each run, or if they had their servers alone. `before`: how
+        many runs the host has made of the cell.
         """
         native = msgspec.structs.replace(native, exactly=preceded_tests(cell, others))
         if not native.exactly:
             return []
 
         def folder_of(number: int) -> Path:
-            return run_folder.host_folder(cell, HOST_RUNS + number)
+            return run_folder.host_folder(cell, before + number)
 
         def ask() -> list[HostRun]:
             first, second = folder_of(1), folder_of(2)

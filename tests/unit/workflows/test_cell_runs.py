@@ -11,7 +11,7 @@ import pytest
 from harness.core.model import CANARY_SUITE, Cell
 from harness.judge.conclusion import EndedCell
 from harness.plan.catalog import Catalog
-from harness.record.run_record import CellRecord
+from harness.record.run_record import CellRecord, HostRun
 from harness.run.scheduler import CellCount
 from harness.workflows.cell_process import TESTS_FAILED
 from harness.workflows.cell_runs import CellRuns, representatives, stand_ins
@@ -136,3 +136,47 @@ def test_what_one_target_shows_the_others_are_asked(
     ended = CellRecord(target="armv5", suite="threads", seconds=1, **end)
     ran, _ = ran_of("threads", Runs(tmp_path, {"armv5/threads": ended}, known), cells_of(*TARGETS))
     assert ("armv6" in ran) == others
+
+
+class FailedRuns(Runs):
+    """Cells of a tree in which tests failed that alone pass on the host."""
+
+    def __init__(self, folder: Path, tree: str, known: Collection[str]) -> None:
+        super().__init__(folder, {}, known)
+        self.asked: list[tuple[set[str], int]] = []
+        """The tests that the host was to run behind others, and how many runs it had made."""
+        anything: Any = SimpleNamespace(
+            server=tree,
+            run=folder,
+            has_host_runs=lambda _: True,
+            on_host=lambda *_: None,
+            runs=lambda *words: words[2](),
+        )
+        self._request = self._specs = self._shared = anything
+
+    def _repeated(self, *words: Any) -> list[HostRun]:
+        return [HostRun(problem="", seal="")] * words[2]
+
+    def _preceded_runs(self, *words: Any) -> list[HostRun]:
+        self.asked.append(({*words[2]}, words[3]))
+        return []
+
+    def of_failed(self, folder: Path) -> list[HostRun]:
+        """The host's runs of a cell."""
+        spec: Any = SimpleNamespace(folder=folder)
+        record = CellRecord(target="armv5", suite="threads", seconds=1, status=TESTS_FAILED)
+        return self._host_runs(Cell(target="armv5", server="", suite="threads"), spec, record)
+
+
+@pytest.mark.parametrize("tree", ["redis-7.0.15", "/a/checkout"])
+def test_the_host_is_asked_behind_other_tests_about_all_that_no_list_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tree: str
+) -> None:
+    """Regression: of a release in the catalog it was not, so a failure that every machine has counted as the
+    target's.
+    """
+    monkeypatch.setattr("harness.workflows.cell_runs.failed_tests", lambda _: ["test_old", "test_new"])
+    monkeypatch.setattr("harness.workflows.cell_runs.unlike_host", lambda *_: {"test_old", "test_new"})
+    runs = FailedRuns(tmp_path, tree, ["test_old"])
+    made = runs.of_failed(tmp_path)
+    assert runs.asked == [({"test_new"}, len(made))]
