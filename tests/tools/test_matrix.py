@@ -479,6 +479,7 @@ BUG = bugs.Bug(
         (CHECK, "debian:bookworm/redis-server", "the limit is cut", ["output-limit-cut"]),
         (CHECK, "debian:trixie/valkey-server", "the limit is cut", []),
         (msgspec.structs.replace(CHECK, suite="width"), "redis-7.0.15", "the limit is cut", []),
+        (msgspec.structs.replace(CHECK, servers=("redis-8.0.6",)), "redis-7.0.15", "the limit is cut", []),
         (msgspec.structs.replace(CHECK, finding="*"), "redis-7.0.15", "the limit is cut", ["output-limit-cut"]),
         (msgspec.structs.replace(CHECK, finding="*", tests=("tls",)), "redis-7.0.15", "the limit is cut", []),
     ],

@@ -45,6 +45,7 @@ def bugs_of(server: str, finding: CellFinding, known: Mapping[str, Bug]) -> list
     def fits(bug: Bug) -> bool:
         return any(
             check.suite in finding.suites
+            and (package is not None or not check.servers or server in check.servers)
             and any(check.shown(finding.id, said) for said in finding.said or (finding.title,))
             # A glob that takes every finding says nothing without the test.
             and (
