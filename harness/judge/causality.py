@@ -98,8 +98,8 @@ class Evidence:
             alone = self._alone(guest)
             found += self._from_faults(guest, where, alone)
             found += self._from_reports(guest, where, alone)
-        found += self._from_ends()
-        for why in program_doubts(self._cell):
+        found, doubted = program_ends.without_lacking_calls([*found, *self._from_ends()])
+        for why in [*program_doubts(self._cell), *doubted]:
             self._doubt(why)
         return found + self._from_failures()
 

@@ -148,6 +148,18 @@ class StoreCounts(Record, frozen=True):
     """How often the emulator held a thread in between."""
 
 
+class LackingCall(Record, frozen=True):
+    """A system call that a program asked for and that the emulator lacks (`-log-ends`): it failed with ENOSYS.
+
+    That of the C library for its own restartable sequences, rseq(2), is not among them: it does without.
+    """
+
+    event: Literal["lacking"]
+    pid: int
+    call: Annotated[str, msgspec.Meta(pattern=r"^\w+\Z")]
+    """Its name: `get_mempolicy`."""
+
+
 class FaultLog(Record, frozen=True):
     """The content of a guest's fault log."""
 
@@ -167,6 +179,8 @@ class FaultLog(Record, frozen=True):
     """Process -> where it was when it failed without a fault."""
     stores: dict[int, StoreCounts] = msgspec.field(default_factory=dict)
     """Process -> its counts. The emulator writes them when the first has doubled, so up to half may be missing."""
+    lacking: list[str] = msgspec.field(default_factory=list)
+    """The names of the system calls that the emulator lacks, in the order in which they were asked for."""
 
     def unrecorded_crashes(self, servers: Collection[int]) -> list[ProcessEnd]:
         """The ends of processes other than the `servers` that crashed without a record of a fault, as by abort()."""
@@ -207,6 +221,7 @@ def read(log: Path) -> FaultLog:
     overtakes: list[Overtake] = []
     stores: dict[int, StoreCounts] = {}
     lasts: dict[int, Fault] = {}
+    lacking: list[str] = []
     lines, damage = _lines(log)
     for number, line in enumerate(lines, 1):
         record, whole = _record(line)
@@ -225,9 +240,18 @@ def read(log: Path) -> FaultLog:
             overtakes.append(record)
         elif isinstance(record, StoreCounts):
             stores[record.pid] = record
+        elif isinstance(record, LackingCall):
+            lacking.append(record.call)
     damage += _missing(log, len(lines))
     return FaultLog(
-        faults=faults, counts=counts, ends=ends, damage=damage, overtakes=overtakes, lasts=lasts, stores=stores
+        faults=faults,
+        counts=counts,
+        ends=ends,
+        damage=damage,
+        overtakes=overtakes,
+        lasts=lasts,
+        stores=stores,
+        lacking=list(dict.fromkeys(lacking)),
     )
 
 
@@ -296,7 +320,7 @@ def is_misaligned(fault: Fault) -> bool:
 
 
 _FAULT = (b'{"event":"fault"', b'{"event":"access"')
-_Line = Fault | Count | ProcessEnd | Overtake | StoreCounts
+_Line = Fault | Count | ProcessEnd | Overtake | StoreCounts | LackingCall
 _KINDS: dict[bytes, type[_Line]] = {
     b"fault": Fault,
     b"access": Fault,
@@ -306,6 +330,7 @@ _KINDS: dict[bytes, type[_Line]] = {
     b"end": ProcessEnd,
     b"overtake": Overtake,
     b"order": StoreCounts,
+    b"lacking": LackingCall,
 }
 _HEAD = re.compile(rb'\{"event":"(\w+)"')
 # It begins with a literal, which Python's `re` then looks for 25 times as fast as for a choice of beginnings.

@@ -363,6 +363,19 @@ def test_findings_with_one_reason_share_it() -> None:
     assert told.endswith("at odd.c:7, `exit-odd-1`. A mistake of its tests: A limit. |")
 
 
+def test_a_place_in_a_folder_is_one_of_the_package_and_the_programs_of_the_host_are_not_shown() -> None:
+    one = answer(judgement(failed=True))
+    (fault,) = one.faults
+    below = msgspec.structs.replace(
+        one,
+        faults=(msgspec.structs.replace(fault, place="tools/odd.c:7"),),
+        reason="no program ran, and it ended with status 2; only programs of this machine ran (make): its own output",
+    )
+    told = page.package_rows(LIST, Answers(answers=(below,)), survey_of())[-1]
+    assert "at odd/tools/odd.c:7." in told
+    assert told.endswith("no program ran, and it ended with status 2. |")
+
+
 def test_a_thread_is_reproduced_only_by_a_finding_that_was_read_as_its_fault() -> None:
     failed, lacking = (
         Answers(answers=(answer(judgement(failed=True)),)),

@@ -91,10 +91,13 @@ def _said(answer: Answer, survey: Survey) -> str:
     by_reason: dict[str, list[str]] = {}
     for fault in answer.failing:
         reading = survey.reading_of(answer.package, answer.target, fault.id)
-        place = f" at {as_text(fault.place)}" if fault.place else ""
+        # A file of the package, which may have folders of this project's names.
+        file = f"{answer.package}/{fault.place}" if "/" in fault.place else fault.place
+        place = f" at {as_text(file)}" if file else ""
         by_reason.setdefault(_told(reading), []).append(f"`{as_text(fault.id)}`{place}")
     said = [f"{', '.join(names)}. {reason}" for reason, names in by_reason.items()]
-    lines = [line.strip() for line in answer.reason.splitlines()]
+    # Which programs of the host ran is for whoever sees the output as well.
+    lines = [line.strip().partition("; only programs of this machine ran")[0] for line in answer.reason.splitlines()]
     # The status says less than the message that came with it.
     lines = [line for line in lines if line.startswith("error: ")][:1] or lines
     return " <br> ".join([*said, *(f"{as_text(line).rstrip('.')}." for line in lines)])

@@ -19,6 +19,7 @@ from harness.analysis.symbols import PROGRAM, from_line
 from harness.core import untrusted_text
 from harness.core.digests import key_of
 from harness.core.finding import UNKNOWN_FILE
+from harness.judge.program_runs.program_evidence import listed
 from harness.judge.sightings.places import BEFORE_MAIN, of_caller, symbols_of
 from harness.judge.sightings.sighting import Sighting, as_name, assertion_title, fields_of
 from harness.record import fault_log, program_launch, stored_run
@@ -34,6 +35,8 @@ LONGEST_MESSAGE = 200
 """Characters of a program's last line in a title."""
 LONGEST_NAME = 60
 """Characters of a command line in an id."""
+ENDED = "process"
+"""What saw the end of a program that no instruction's fault explains."""
 
 
 def from_crash(run: RunRecord, record: CellRecord, guest: Path, end: ProcessEnd, test: TestEvent | None) -> Sighting:
@@ -110,7 +113,7 @@ def _ended(
         suite=record.suite,
         command=_command(guest),
         evidence=str(guest / ("log" if (guest / "log").is_file() else fault_log.NAME)),
-        detector="process",
+        detector=ENDED,
         identity=identity,
         detail=detail,
         unlike=unlike_host(program.path) if program is not None else "",
@@ -196,6 +199,34 @@ def of_program(one: Sighting) -> Sighting:
     return msgspec.structs.replace(
         one, test=launch.title, output=program_launch.read_output(guest), ended=max(ends, default=0)
     )
+
+
+def without_lacking_calls(sightings: list[Sighting]) -> tuple[list[Sighting], list[str]]:
+    """The sightings without the ends of programs that had asked for a system call which the emulator lacks, and a doubt
+    about these for each set of such calls.
+
+    A program that does not get what each kernel has may say so and fail, on any machine. What an instruction raised is
+    blamed all the same.
+    """
+    kept, doubted = [], dict[str, list[str]]()
+    for one in sightings:
+        lacking = _lacking_calls(one)
+        if lacking:
+            doubted.setdefault(lacking, []).append(of_program(one).test)
+        else:
+            kept.append(one)
+    return kept, [
+        f"programs failed, and had asked for {calls}, which the emulator lacks, so it may be no fault of theirs: "
+        f"{listed(list(dict.fromkeys(titles)))}"
+        for calls, titles in doubted.items()
+    ]
+
+
+def _lacking_calls(one: Sighting) -> str:
+    """The system calls that a program asked for in vain before its own end; empty for other sightings."""
+    if not _is_of_program(one) or one.launched is None or one.detector != ENDED:
+        return ""
+    return ", ".join(f"{name}(2)" for name in fault_log.read(one.launched / fault_log.NAME).lacking)
 
 
 def told_apart(sightings: list[Sighting]) -> list[Sighting]:

@@ -27,16 +27,16 @@ def program_doubts(cell: Path) -> list[str]:
         return []
     found = [f"the programs that ran could not be traced: {line}" for line in program_launch.lines_of(cell, "trouble")]
     if strangers := _strangers(cell, program_launch.STRANGERS):
-        found.append(f"programs for other machines ran unobserved: {_listed(strangers)}")
+        found.append(f"programs for other machines ran unobserved: {listed(strangers)}")
     if refused := _strangers(cell, program_launch.REFUSED):
         found.append(
-            f"programs for other machines could not run: {_listed(refused)}; "
+            f"programs for other machines could not run: {listed(refused)}; "
             "if an earlier build left them, remove them first, for example by make clean"
         )
     guests = program_launch.guests(cell)
     left = [guest for guest in guests if program_launch.lines_of(guest, program_launch.LEFT) and not is_probe(guest)]
     if left:
-        running = _listed([_program_of(guest) for guest in left])
+        running = listed([_program_of(guest) for guest in left])
         found.append(
             f"programs still ran when the command had ended, and Plumbline ended them: {running} "
             "(let the command wait for them or end them)"
@@ -143,11 +143,11 @@ def _remarks(cell: Path, target: str) -> Iterator[str]:
     distinct = Counter(untrusted_text.as_utf8(launch.program) for launch in launches)
     if launches:
         number = f"{len(launches)} {'execution' if len(launches) == 1 else 'executions'} below the command on {target}"
-        yield f"{number}, {len(distinct)} distinct: {_listed([program for program, _ in distinct.most_common()])}"
+        yield f"{number}, {len(distinct)} distinct: {listed([program for program, _ in distinct.most_common()])}"
     yield from _built_otherwise(cell, target)
     if here := program_launch.natives_here(cell):
         yield (
-            f"programs of the host below the command's folder, which ran natively: {_listed(here)}; "
+            f"programs of the host below the command's folder, which ran natively: {listed(here)}; "
             "if an earlier build left them, remove them first, for example by make clean"
         )
     killed = sum(
@@ -162,7 +162,7 @@ def _remarks(cell: Path, target: str) -> Iterator[str]:
         yield f"programs of {target} that ended with status {program_launch.SKIPPED}, as a skipped test does: {skipped}"
     changed = [path for guest in guests for path in program_launch.lines_of(guest, program_launch.CHANGED)]
     if changed:
-        paths = _listed(list(dict.fromkeys(changed)))
+        paths = listed(list(dict.fromkeys(changed)))
         yield f"findings lack function names in files that were overwritten or removed while the command ran: {paths}"
     left = program_launch.lines_of(cell, program_launch.LEFT)
     if left:
@@ -177,11 +177,12 @@ def _built_otherwise(cell: Path, target: str) -> Iterator[str]:
         found.setdefault(unlike, []).append(path)
     for unlike, programs in found.items():
         yield (
-            f"programs that seem to be built for another target than {target}, with {unlike}: {_listed(programs)}; "
+            f"programs that seem to be built for another target than {target}, with {unlike}: {listed(programs)}; "
             "if an earlier build left them, remove them first, for example by make clean"
         )
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """The first programs, and how many more there are."""
     more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more

@@ -187,6 +187,8 @@ def _only(natives: list[str], here: list[str], target: str, end: CommandEnd) -> 
     ran = f"; only programs of this machine ran ({shown})" if shown else ""
     if here:
         todo = f"if an earlier build for this machine left {Path(here[0]).name}, remove it first, as make clean does"
+    elif found := next((name for name in natives if name in _OBSERVERS), ""):
+        todo = f"{found} of this machine cannot run programs of {target}: have the tests do without it"
     elif end.code:
         todo = "its own output says why it failed"
     else:
@@ -194,6 +196,8 @@ def _only(natives: list[str], here: list[str], target: str, end: CommandEnd) -> 
     return f"{ran}: {todo}"
 
 
+_OBSERVERS = frozenset({"gdb", "ltrace", "rr", "strace", "valgrind"})
+"""Programs that run another program to observe it, which must be of their own machine."""
 _SHELLS = frozenset({"sh", "bash", "dash", "env"})
 SHOWN_NATIVES = 5
 """How many programs of the host a message names."""

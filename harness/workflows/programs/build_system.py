@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import Record
+from harness.workflows.programs import cross_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 STAGE, TESTING = "stage", "testing"
@@ -185,16 +186,45 @@ def _system_in(folder: Path, named: str) -> BuildSystem | None:
 
 
 def _words_of_rules(tree: Path) -> set[str]:
+    return {word.strip("/") for word in re.split(r"[\s=;&|()'\"]+", _rules(tree))}
+
+
+def _rules(tree: Path) -> str:
     rules = tree / "debian" / "rules"
-    text = rules.read_text("utf-8", "replace") if rules.is_file() else ""
-    return {word.strip("/") for word in re.split(r"[\s=;&|()'\"]+", text)}
+    return rules.read_text("utf-8", "replace") if rules.is_file() else ""
 
 
-def script_of(system: BuildSystem, options: Sequence[str] = (), folder: str = "") -> str:
+def variables_of_rules(tree: Path) -> dict[str, str]:
+    """What debian/rules exports to the package's build and tests on every machine: variable -> plain value.
+
+    Values that make computes are left out, and so are variables of Debian's own tools, of compilers and of their flags.
+    """
+    found, conditions = {}, 0
+    for line in _rules(tree).splitlines():
+        if _CONDITION.match(line):
+            conditions += 1
+        elif _END.match(line):
+            conditions -= 1
+        elif (one := _EXPORT.fullmatch(line)) and not conditions and not _OF_BUILD.fullmatch(one["name"]):
+            found[one["name"]] = one["value"]
+    return found
+
+
+_CONDITION = re.compile(r" *(?:ifn?eq|ifn?def|define)\b")
+_END = re.compile(r" *(?:endif|endef)\b")
+_EXPORT = re.compile(r"export\s+(?P<name>\w+)\s*[:?]?=\s*(?P<value>[^$#\\]*?)\s*(?:#.*)?")
+_OF_BUILD = re.compile(
+    rf"(?:DEB|DH|DPKG)_\w+|\w*FLAGS(?:_\w+)?|PATH|LD_LIBRARY_PATH|LD|{'|'.join(cross_environment.VARIABLES)}"
+)
+
+
+def script_of(
+    system: BuildSystem, options: Sequence[str] = (), folder: str = "", variables: Mapping[str, str] | None = None
+) -> str:
     """The shell script that builds a tree, its working folder, and runs its tests. It writes its stage beside the tree.
 
     `folder`: the folder of the tree to build in. `options`: of the configure step. Raises UsageError if the build
-    system has none.
+    system has none. `variables`: what the build and the tests have in their environment, unless the caller has it.
     """
     if options and OPTIONS not in system.configure:
         raise UsageError(
@@ -205,6 +235,8 @@ def script_of(system: BuildSystem, options: Sequence[str] = (), folder: str = ""
     beside = "/".join([".."] * (1 + len([part for part in folder.split("/") if part])))
     given = "".join(f" {shlex.quote(option)}" for option in options)
     lines = ["#!/bin/sh", f"# Written by plumb deb for {system.name}: run it in the tree, below plumb exec.", "set -e"]
+    # A person's own setting is stronger than the package's.
+    lines += [f": ${{{name}={shlex.quote(value)}}}; export {name}" for name, value in (variables or {}).items()]
     lines += [f"cd {shlex.quote(folder)}"] if folder else []
     for stage in ("configure", "build", "test"):
         lines += [

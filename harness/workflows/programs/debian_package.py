@@ -83,7 +83,8 @@ def prepare(
             folder.rmdir()
         raise
     found = build_system.detect(folder / TREE, system)
-    (folder / SCRIPT).write_text(build_system.script_of(found.system, options, found.folder), "utf-8")
+    variables = build_system.variables_of_rules(folder / TREE)
+    (folder / SCRIPT).write_text(build_system.script_of(found.system, options, found.folder, variables), "utf-8")
     bench.progress.say(f"{package.title} is built by {found.system.name} in {folder / TREE / found.folder}")
     return PreparedPackage(package=package, folder=folder, system=found.system.name)
 

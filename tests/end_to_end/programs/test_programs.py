@@ -59,6 +59,7 @@ SOURCE = r"""
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -95,6 +96,10 @@ int main(int argc, char **argv)
     const char *mode = argc > 1 ? argv[1] : "clean";
     pthread_t thread;
     char line[80] = "";
+    if (!strcmp(mode, "ask")) {
+        syscall(SYS_get_mempolicy, NULL, NULL, 0, NULL, 0);
+        mode = argv[2];
+    }
     if (!strcmp(mode, "odd"))
         return (int)odd_load((const char *)words);
     if (!strcmp(mode, "thread"))
@@ -277,6 +282,28 @@ def test_every_way_to_execute_a_program_leads_to_the_emulator(traced_arm: Traced
     assert traced_arm.faults == [1]
     (guest,) = program_launch.guests(traced_arm.cell)
     assert [(note.how, note.number) for note in program_launch.read_ends(guest)] == [("killed", signal.SIGBUS)]
+
+
+@pytest.mark.parametrize("end", ["leave", "abort"])
+def test_a_program_that_asked_for_what_the_emulator_lacks_is_not_blamed_for_its_end(
+    traced_arm: TracedRun, end: str
+) -> None:
+    """The tests of numactl ask for get_mempolicy(2) first, and fail without it."""
+    found, cell = traced_arm.judged("./odd", "ask", end)
+    assert (found, cell.verdict) == ([], Verdict.UNKNOWN)
+    assert "get_mempolicy(2), which the emulator lacks" in cell.reason
+    assert f"odd ask {end}" in cell.reason
+
+
+def test_a_program_that_asked_for_what_the_emulator_lacks_may_pass(traced_arm: TracedRun) -> None:
+    found, cell = traced_arm.judged("./odd", "ask", "clean")
+    assert (found, cell.verdict) == ([], Verdict.PASS)
+
+
+def test_what_the_emulator_lacks_excuses_no_misaligned_access(traced_arm: TracedRun) -> None:
+    found, cell = traced_arm.judged("sh", "-c", "./odd ask odd; ./odd ask leave; ./odd leave")
+    assert found == ["alignment-odd_load-load", "exit-odd_leave-9"]
+    assert (cell.verdict, "odd ask leave" in cell.reason) == (Verdict.FAIL, True)
 
 
 def test_programs_that_a_program_of_the_target_executes_are_traced_too(traced: TracedRun) -> None:

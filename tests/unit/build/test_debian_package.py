@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -129,6 +130,43 @@ def test_a_script_that_builds_in_a_folder_of_the_tree_writes_its_stage_beside_th
     assert (tmp_path / "stage").read_text("utf-8") == "done\n"
     assert (tmp_path / "testing").is_file()
     assert (tmp_path / "source" / "a" / "b" / "result").is_file()
+
+
+RULES = """\
+#!/usr/bin/make -f
+export USE_VALGRIND=0
+export LC_ALL := C.UTF-8   # for the tests
+export GREETING = it's "two" words
+export CC = gcc
+export CFLAGS = -O3
+export DEB_BUILD_MAINT_OPTIONS = hardening=+all
+export TOP = $(CURDIR)/debian
+export LONG = one \\
+  two
+ifeq ($(DEB_HOST_ARCH_OS),hurd)
+export with_pcap=hurd
+else
+export with_pcap=linux
+endif
+override_dh_auto_test:
+\texport IN_A_RECIPE=1; make check
+export LAST ?= 1
+"""
+
+
+def test_the_build_has_the_plain_variables_that_the_rules_of_the_package_export(tmp_path: Path) -> None:
+    """The tests of json-c use the host's valgrind, which cannot run them, unless USE_VALGRIND is 0."""
+    assert build_system.variables_of_rules(tmp_path) == {}
+    fakes.write(tmp_path / "source" / "debian" / "rules", RULES)
+    found = build_system.variables_of_rules(tmp_path / "source")
+    assert found == {"USE_VALGRIND": "0", "LC_ALL": "C.UTF-8", "GREETING": 'it\'s "two" words', "LAST": "1"}
+    (system,) = (one for one in build_system.SYSTEMS if one.name == "make")
+    fakes.write(tmp_path / "source" / "Makefile", 'all:\ncheck: ; echo "$$USE_VALGRIND $$GREETING" > result\n')
+    fakes.write(tmp_path / "script", build_system.script_of(system, variables=found))
+    for given, told in (({}, "0"), ({"USE_VALGRIND": "1"}, "1")):
+        environment = {"PATH": os.environ["PATH"], **given}
+        subprocess.run(["sh", "../script"], cwd=tmp_path / "source", env=environment, check=True, capture_output=True)
+        assert (tmp_path / "source" / "result").read_text("utf-8") == f'{told} it\'s "two" words\n'
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from harness.core.finding import Frame
-from harness.judge.program_runs.program_ends import told_apart
+from harness.judge.program_runs.program_ends import told_apart, without_lacking_calls
 from harness.judge.program_runs.program_evidence import counts
 from harness.judge.sightings.places import of_caller
 from harness.judge.sightings.sighting import Sighting, fields_of
-from harness.record import cell_events, program_launch
+from harness.record import cell_events, fault_log, program_launch
 from harness.record.cell_events import End, GuestEvent, Outcome
 from harness.record.program_launch import CommandRecord
 
@@ -98,6 +99,40 @@ def test_a_cell_counts_executions(
     found = counts(tmp_path, [*guests, cell_events.TestEvent(name="make", outcome=outcome, seconds=0.1)])
     assert found == expected
     assert found.ran is (outcome != "skipped")
+
+
+def asked_in_vain(cell: Path, name: str, *calls: str) -> Path:
+    """A program that asked for system calls that the emulator lacks."""
+    guest = cell / name
+    guest.mkdir()
+    words = ["7", "0", "/tree", f"/tree/{name}", f"/tree/{name}", "1", f"./{name}"]
+    (guest / program_launch.LAUNCH).write_bytes(b"".join(word.encode() + b"\0" for word in words))
+    lines = [f'{{"event":"lacking","pid":7,"call":"{call}"}}\n' for call in calls]
+    (guest / fault_log.NAME).write_text("".join(lines), "utf-8")
+    return guest
+
+
+def test_a_program_that_asked_for_what_the_emulator_lacks_is_not_blamed_for_its_end(tmp_path: Path) -> None:
+    numa = [asked_in_vain(tmp_path, name, "get_mempolicy", "mbind", "mbind") for name in ("one", "two")]
+    plain = sighting("exit-plain-1", asked_in_vain(tmp_path, "plain"), kind="exit")
+    ends = [sighting(f"exit-{guest.name}-1", guest, kind="exit") for guest in numa]
+    kept, doubts = without_lacking_calls([plain, *ends])
+    assert kept == [plain]
+    (doubt,) = doubts
+    assert "get_mempolicy(2), mbind(2), which the emulator lacks" in doubt
+    assert doubt.endswith(": one, two")
+
+
+def test_what_the_emulator_lacks_explains_no_fault(tmp_path: Path) -> None:
+    guest = asked_in_vain(tmp_path, "one", "get_mempolicy")
+    fault = msgspec.structs.replace(sighting("alignment-main-load", guest, kind="alignment"), detector="signal")
+    assert without_lacking_calls([fault]) == ([fault], [])
+
+
+def test_a_system_call_with_an_odd_name_damages_the_log(tmp_path: Path) -> None:
+    guest = asked_in_vain(tmp_path, "one", "bind(2): <b>")
+    log = fault_log.read(guest / fault_log.NAME)
+    assert (log.lacking, log.damage) == ([], ["line 1 of faults.jsonl is damaged"])
 
 
 def test_what_starts_a_program_is_not_the_caller_that_its_stack_lacks() -> None:

@@ -110,3 +110,17 @@ def test_a_program_of_the_host_in_the_tree_may_be_of_an_earlier_build(tmp_path: 
         event for event in event_log.read_events(cell / event_log.NAME) if isinstance(event, cell_events.TestEvent)
     ]
     assert f"only programs of this machine ran (own): {told}" in test.message
+
+
+def test_what_observes_programs_of_the_host_runs_none_of_the_target(tmp_path: Path) -> None:
+    """The tests of json-c run each program below valgrind if the host has it."""
+    cell = tmp_path / "cell"
+    cell.mkdir()
+    (cell / program_launch.NATIVES).write_text("sh\ncmake\nvalgrind\n", "utf-8")
+    write_events(cell, COMMAND, "armv5", CommandEnd(code=8, seconds=1.0))
+    (test,) = [
+        event for event in event_log.read_events(cell / event_log.NAME) if isinstance(event, cell_events.TestEvent)
+    ]
+    assert test.message.endswith(
+        "(cmake, valgrind): valgrind of this machine cannot run programs of armv5: have the tests do without it"
+    )

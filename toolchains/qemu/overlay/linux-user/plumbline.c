@@ -9,7 +9,8 @@
  * process cannot write any more; a process that ends by itself writes the exact counts. A fault that an instruction
  * repeats is recorded in full FAULTS_IN_FULL times, and then counted in the same way (event "repeat"). The last line of
  * a process says how it ended (event "end"). With -log-ends, the line before it shows where a process was when it exited
- * with a status other than 0, or received a signal that no instruction raised and that kills it (event "last").
+ * with a status other than 0, or received a signal that no instruction raised and that kills it (event "last"), and
+ * the log names each system call that the program asked for and the emulator lacks (event "lacking").
  *
  * A guest can close descriptors that are not its own, or limit the size of files, so that lines are lost. The host may
  * therefore put a file with two 64-bit zeros beside the log, FILE.counts. The emulator counts there, in shared memory,
@@ -1101,6 +1102,25 @@ void plumbline_log_call(CPUArchState *env, int number, const char *name)
         write_record(env, "fault", pc, SIGSYS, SYS_SECCOMP_CODE, pc, false, false, more);
         has_fatal_record = true;
     }
+}
+
+void plumbline_log_lacking(int number)
+{
+    static uint8_t is_logged[8192]; /* MIPS has numbers above 6000. A forked child is of the same program. */
+    const char *name = plumbline_call_name(number);
+
+    /* A number without a name is one that the kernel lacks, too, or is newer than what programs can rely on. */
+    if (!logs_ends || fault_log < 0 || !name || number >= ARRAY_SIZE(is_logged)) {
+        return;
+    }
+    /* The C library asks for it at the start of each thread, and does without. */
+    if (g_str_equal(name, "rseq") || qatomic_xchg(&is_logged[number], true)) {
+        return;
+    }
+    g_autoptr(GString) line = g_string_new(NULL);
+
+    g_string_printf(line, "{\"event\":\"lacking\",\"pid\":%d,\"call\":\"%s\"}\n", getpid(), name);
+    write_line(line);
 }
 
 bool plumbline_has_fault_log(void)

@@ -89,6 +89,12 @@ bool plumbline_cmpxchg64(CPUArchState *env);
 /* After a faulting access: if it was the exchange of __kuser_cmpxchg in translated code, set the PC to the call. */
 void plumbline_blame_caller(CPUArchState *env);
 
+/* The name of a system call of the guest; NULL for a number that strace.list does not have. */
+const char *plumbline_call_name(int number);
+
+/* With the -log-ends option: append one JSON line about a system call that the emulator lacks, once in a process. */
+void plumbline_log_lacking(int number);
+
 /* Append one JSON line about a synchronous signal that is about to be delivered. */
 void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address, bool handled);
 
