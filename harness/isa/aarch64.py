@@ -74,7 +74,7 @@ AARCH64 = Architecture(
     # The self-test looks for a bug in the host's kernel. Under the emulator it reports one that does not exist.
     # R_AARCH64_ADR_PREL_PG_HI21, R_AARCH64_ADD_ABS_LO12_NC.
     exact_relocations={"EM_AARCH64": (ExactRelocation(275), ExactRelocation(277))},
-    # B and BL (ARM DDI 0487, C6.2).
-    branches={"EM_AARCH64": branches.in_words(branches.WordBranch(0x7C000000, 0x14000000, 26))},
+    # B and BL (ARM DDI 0487, C6.2). Instructions are little-endian (B2.6.2).
+    branches={"EM_AARCH64": branches.in_words(branches.WordBranch(0x7C000000, 0x14000000, 26), always="<")},
     ignored_warnings=("ARM64-COW-BUG",),
 )

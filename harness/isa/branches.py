@@ -3,8 +3,9 @@
 An assembler writes that distance where caller and destination are in one section and the destination is local. It
 changes with the length of any function between them.
 
-Other bytes may look like a branch to the begin of a function. That does no harm: they count as equal only if they look
-like one to the same function in both objects.
+Other bytes may look like a branch to the begin of a function. They count as equal if they look like one to the same
+function in both objects, although another distance is then another value. So only distances of 19 bits and more are
+recognised: by chance, hardly any value is that of a distance to a function's begin, twice.
 """
 
 from __future__ import annotations
@@ -16,11 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_X86 = re.compile(
-    rb"(?s)(?=(?:[\xe8\xe9]|\x0f[\x80-\x8f]|\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d])(.{4}))|(?=[\xeb\x70-\x7f](.))"
-)
-"""CALL and JMP rel32, Jcc rel32, LEA of an address relative to the next instruction, and JMP and Jcc rel8 (Intel SDM
-volume 2). Instructions begin at any byte, and so may bytes that only look like one."""
+_X86 = re.compile(rb"(?s)(?=(?:[\xe8\xe9]|\x0f[\x80-\x8f]|\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d])(.{4}))")
+"""CALL and JMP rel32, Jcc rel32, and LEA of an address relative to the next instruction (Intel SDM volume 2).
+Instructions begin at any byte, and so may bytes that only look like one. Of short jumps (rel8), too many would."""
 
 
 class Branch(NamedTuple):
@@ -46,12 +45,13 @@ class WordBranch(NamedTuple):
     """From where the distance counts, in bytes behind the begin of the instruction."""
 
 
-def in_words(*kinds: WordBranch) -> Callable[[bytes, str, int], Iterator[Branch]]:
+def in_words(*kinds: WordBranch, always: str = "") -> Callable[[bytes, str, int], Iterator[Branch]]:
     """How to find branches of these kinds. The result takes the code, the byte order as of `struct`, and the value of
-    the function's symbol.
+    the function's symbol. `always`: the byte order of instructions, if it is not that of data.
     """
 
     def find(code: bytes, order: str, _: int) -> Iterator[Branch]:
+        order = always or order
         whole = code[: len(code) & ~3]
         for number, (word,) in enumerate(struct.iter_unpack(f"{order}I", whole)):
             for kind in kinds:
@@ -68,8 +68,8 @@ _ARM = in_words(WordBranch(0x0E000000, 0x0A000000, 24, base=8))
 
 
 def in_arm(code: bytes, order: str, symbol: int) -> Iterator[Branch]:
-    """The branches of an ARM or Thumb function: B and BL (T2, T4 and T1 in ARM DDI 0406C, A8.8.18 and A8.8.25). The
-    lowest bit of the symbol's value tells Thumb.
+    """The branches of an ARM or Thumb function: B and BL (T4 and T1 in ARM DDI 0406C, A8.8.18 and A8.8.25). The lowest
+    bit of the symbol's value tells Thumb.
     """
     if not symbol & 1:
         yield from _ARM(code, order, symbol)
@@ -79,10 +79,7 @@ def in_arm(code: bytes, order: str, symbol: int) -> Iterator[Branch]:
     halves = [half for (half,) in struct.iter_unpack(f"{order}H", code[: len(code) & ~1])]
     for number, first in enumerate(halves):
         second = halves[number + 1] if number + 1 < len(halves) else 0
-        if first & 0xF800 == 0xE000:
-            destination = 2 * number + 4 + 2 * _signed(first, 11)
-            yield Branch(2 * number, struct.pack(f"{order}H", first & 0xF800), destination)
-        elif first & 0xF800 == 0xF000 and second & 0x9000 == 0x9000:
+        if first & 0xF800 == 0xF000 and second & 0x9000 == 0x9000:
             sign = first >> 10 & 1
             high = [~(second >> bit ^ sign) & 1 for bit in (13, 11)]
             field = sign << 23 | high[0] << 22 | high[1] << 21 | (first & 0x3FF) << 11 | second & 0x7FF
@@ -122,17 +119,16 @@ def _thumb_addresses(code: bytes, order: str) -> Iterator[Branch]:
 def _address(code: bytes, order: str, place: int, here: int) -> Iterator[Branch]:
     if 0 <= place <= len(code) - 4:
         (distance,) = struct.unpack_from(f"{order}i", code, place)
-        # The lowest bit tells Thumb.
-        yield Branch(place, bytes(4), (here + distance) & ~1)
+        # The lowest bit tells Thumb, and is no part of the distance.
+        yield Branch(place, struct.pack(f"{order}I", distance & 1), here + (distance & ~1))
 
 
 def in_x86(code: bytes, order: str, symbol: int) -> Iterator[Branch]:
     """What may be a branch of x86, at any byte."""
     del order, symbol
     for found in _X86.finditer(code):
-        group = 1 if found[1] is not None else 2
-        distance = int.from_bytes(found[group], "little", signed=True)
-        yield Branch(found.start(group), bytes(len(found[group])), found.end(group) + distance)
+        distance = int.from_bytes(found[1], "little", signed=True)
+        yield Branch(found.start(1), bytes(4), found.end(1) + distance)
 
 
 def _signed(value: int, bits: int) -> int:

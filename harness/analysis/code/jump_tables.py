@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.isa.registry import RELATIVE_ENTRIES, TABLE_RELOCATIONS
@@ -10,6 +11,8 @@ from harness.isa.registry import RELATIVE_ENTRIES, TABLE_RELOCATIONS
 if TYPE_CHECKING:
     from harness.analysis.code.object_file import ObjectFile
 
+_COLD = ".cold"
+"""What GCC appends to the name of a function's part that is seldom executed."""
 _OFFSET_TABLE = "_GLOBAL_OFFSET_TABLE_"
 _ENTRY_BYTES = 4
 """Size of an entry of a table of jumps among instructions: a signed distance from the table's own start."""
@@ -57,34 +60,61 @@ class JumpTables:
         """The relocations of a section of data that lead into functions, behind their beginnings: offset -> jump.
 
         No other function uses such an entry. It may be relative to its table's beginning, which is one of the
-        relocations in front of it that follow each other: the jump counts if it is in the function for each of them.
-        None is in front of the last place to which an instruction refers, because that is where a table begins. From
-        there, an entry that is relative by its type leads to one place alone.
+        relocations in front of it that follow each other: the jump counts if it is in the function for each of them, or
+        if it is known where the table begins.
         """
         found: dict[int, JumpEntry] = {}
         begin = last = -_MOST_ENTRY_BYTES - 1
-        begins = self._referred.get(number, set())
         for offset, kind, index, addend in self._file.relocations.get(number, ()):
-            begin = begin if offset - last <= _MOST_ENTRY_BYTES and offset not in begins else offset
+            begin = begin if offset - last <= _MOST_ENTRY_BYTES else offset
             last = offset
-            less = offset - begin if begin in begins and kind in RELATIVE_ENTRIES.get(self._file.machine, ()) else 0
-            led = self._file.code_at(index, addend - less) if addend else None
+            led = self._file.code_at(index, addend) if addend else None
             if led is not None:
                 (start, name, size), place = led
-                if start < place - (offset - begin - less) and place < start + size:
+                if start < place - (offset - begin) and place < start + size:
                     found[offset] = JumpEntry(self._file.symbols[index].section, start, name, place - start)
+                elif exact := self._exact(number, range(begin, offset + 1), kind, index, addend):
+                    found[offset] = exact
         return found
 
-    def _references(self) -> dict[int, set[int]]:
-        """Number of a section -> the places in it to which instructions refer, as far as that is known exactly."""
-        found: dict[int, set[int]] = {}
+    def _exact(self, number: int, places: range, kind: int, index: int, addend: int) -> JumpEntry | None:
+        """The jump of an entry that is relative to its table's beginning by its type; None if it is unknown where the
+        table begins. `places`: where in the section it may, the entry's own place last.
+
+        A function refers to the beginning of its own table, but also to other data, maybe by a place in front of them
+        that is in a table. So the entry counts for the only function into which it leads from a place to which that
+        function refers.
+        """
+        if kind not in RELATIVE_ENTRIES.get(self._file.machine, ()):
+            return None
+        section = self._file.symbols[index].section
+        into = set()
+        for begin, function in self._referred.get(number, ()):
+            led = self._file.code_at(index, addend - (places[-1] - begin)) if begin in places else None
+            if led is not None:
+                (start, name, size), place = led
+                if start < place < start + size and name.removesuffix(_COLD) == function.removesuffix(_COLD):
+                    into.add((start, name))
+        if len(into) != 1:
+            return None
+        ((start, name),) = into
+        return JumpEntry(section, start, name, self._file.symbols[index].value + addend - start)
+
+    def _references(self) -> dict[int, list[tuple[int, str]]]:
+        """Number of a section -> the places in it to which instructions refer, as far as that is known exactly, and the
+        function of each.
+        """
+        found: dict[int, list[tuple[int, str]]] = {}
+        if self._file.machine not in RELATIVE_ENTRIES:
+            return found
         for number in filter(self._file.is_executable, self._file.content):
+            functions = self._file.functions_of(number)
             for offset, kind, index, addend in self._file.relocations.get(number, ()):
                 symbol = self._file.symbols[index]
-                if symbol.section in self._file.content and not self._file.is_executable(symbol.section):
-                    bias = self._file.bias(number, offset, kind)
-                    if bias is not None:
-                        found.setdefault(symbol.section, set()).add(symbol.value + addend + bias)
+                bias = self._file.bias(number, offset, kind)
+                at = bisect_right(functions, (offset, "\x7f" * 8, 0)) - 1
+                if bias is not None and at >= 0 and symbol.section in self._file.content:
+                    found.setdefault(symbol.section, []).append((symbol.value + addend + bias, functions[at][1]))
         return found
 
     def finds(self, kind: int, name: str) -> bool:

@@ -549,6 +549,51 @@ def test_a_reference_to_another_local_function_changes_what_refers_to_it(
     assert function in differences(old, new).functions
 
 
+def beside_data(last: tuple[int, int]) -> str:
+    """A table of 64 jumps in front of an array that another function reads from its end. `last`: the ways that the
+    table's last jumps take.
+    """
+    ways = ["one(n)", "two(n) * m", "two(3) - m", "one(m) ^ two(m)", "two(m) | one(5)", "one(m) & 7", "two(m) + 77"]
+    taken = [*((number * 5 + number // 7) % 7 for number in range(62)), *last]
+    cases = "".join(
+        "".join(f"case {number}: " for number, way in enumerate(taken) if way == each) + f"return {text};\n"
+        for each, text in enumerate(ways)
+    )
+    longer = "".join(f"s += two(s + {number}) * one(s - {number});" for number in range(12))
+    return (
+        f"int one(int); int two(int);\nint jumps(int n, int m) {{ switch (n) {{\n{cases}default: return 0; }} }}\n"
+        "static const int data[7] = {3, 1, 4, 1, 5, 9, 2};\n"
+        f"int reads(int s, long n) {{ for (int i = 0; i < (int)n; i++) s += one(s * 31 + data[n - 1 - i]); {longer}"
+        "return s; }\n"
+    )
+
+
+def test_a_jump_counts_for_its_function_although_another_one_refers_to_its_place(tmp_path: Path) -> None:
+    """An array behind a table may be read from an address in front of it. There the table does not begin."""
+    old = objects(ORACLE, tmp_path / "old", beside_data((3, 4)))
+    new = objects(ORACLE, tmp_path / "new", beside_data((4, 3)))
+    assert old is not None
+    assert new is not None
+    assert "jumps" in differences(old, new).functions
+
+
+NO_JUMP = """
+struct wide { char filling[112]; char field; };
+void stores(struct wide *one) { one->field = VALUE; }
+int grows(int n) { return GROWN; }
+int behind(int n) { return n; }
+"""
+
+
+def test_a_value_that_looks_like_a_jump_to_a_function_that_has_moved_counts(tmp_path: Path) -> None:
+    """`behind` moves by as many bytes as the value grows, and the field's offset is the code of a short jump."""
+    old = objects(ORACLE, tmp_path / "old", NO_JUMP.replace("VALUE", "28").replace("GROWN", "n * 3"))
+    new = objects(ORACLE, tmp_path / "new", NO_JUMP.replace("VALUE", "60").replace("GROWN", "n * n * n * 11 + n / 7"))
+    assert old is not None
+    assert new is not None
+    assert "stores" in differences(old, new).functions
+
+
 NUMBERED = r"""
 void told(int line);
 int changed(int n) { return n * 3; }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -62,8 +63,17 @@ def unmoved(tree: Path, into: Path) -> dict[str, str]:
         {11: ["int line12;", "int last;"]},
         {0: []},
         {5: ["int line6;", ""], 6: ["int line7;", "", ""]},
+        {1: ["int other;", "int more;"], 3: []},
     ],
-    ids=["added", "added, removed and replaced", "removed at the end", "added at the end", "removed first", "twice"],
+    ids=[
+        "added",
+        "added, removed and replaced",
+        "removed at the end",
+        "added at the end",
+        "removed first",
+        "twice",
+        "a line between two edits",
+    ],
 )
 def test_lines_that_are_not_edited_keep_their_numbers(tree: Path, tmp_path: Path, edit: dict[int, list[str]]) -> None:
     edited = [line for at, old in enumerate(LINES) for line in edit.get(at, [old])]
@@ -74,13 +84,19 @@ def test_lines_that_are_not_edited_keep_their_numbers(tree: Path, tmp_path: Path
     assert [line for line in text.splitlines() if not line.startswith("#line")] == edited
 
 
-def test_a_directive_divides_no_macro(tree: Path, tmp_path: Path) -> None:
-    macro = ["#define MACRO(a) \\", "    first(a), \\", "    second(a)", "int behind;", "int last;"]
-    fakes.write(tree / "src" / "macro.c", "\n".join([*macro, ""]))
+@pytest.mark.parametrize("behind", ["", " ", "\r"])
+def test_a_directive_divides_no_macro(tree: Path, tmp_path: Path, behind: str) -> None:
+    """A compiler takes a backslash for the last character also if blanks follow it."""
+    more = f"\\{behind}"
+    macro = [f"#define MACRO(a) {more}", f"    first(a), {more}", "    second(a)", "int behind;", "int last;"]
+    (tree / "src" / "macro.c").write_bytes("\n".join([*macro, ""]).encode())
     commit(tree, "macro")
-    fakes.write(tree / "src" / "macro.c", "\n".join([macro[0], "    added(a), \\", *macro[1:], ""]))
+    (tree / "src" / "macro.c").write_bytes("\n".join([macro[0], f"    added(a), {more}", *macro[1:], ""]).encode())
     text = unmoved(tree, tmp_path / "copy")["src/macro.c"]
-    assert "\\\n#line" not in text
+    lines = text.replace("\r", "").split("\n")
+    in_front = [line for line, following in itertools.pairwise(lines) if following.startswith("#line")]
+    assert in_front
+    assert not any(line.rstrip().endswith("\\") for line in in_front)
     assert numbers(text)["int behind;"] == 4
     assert numbers(text)["int last;"] == 5
 
@@ -100,3 +116,18 @@ def test_a_file_keeps_its_bytes_and_its_time(tree: Path, tmp_path: Path) -> None
     copy = tmp_path / "copy" / "src" / "lines.c"
     assert copy.read_bytes() == b"int \xff;\r\n#line 1\n" + path.read_bytes().partition(b"\n")[2]
     assert copy.stat().st_mtime_ns == path.stat().st_mtime_ns
+
+
+def test_a_tracked_file_that_is_no_part_of_a_build_is_left_out(tree: Path, tmp_path: Path) -> None:
+    """Regression: make writes release.h, so no copy of a tree has it."""
+    fakes.write(tree / "src" / "release.h", "#define ONE 1\n#define TWO 2\n")
+    git(tree, "add", "--force", "src/release.h")
+    commit(tree, "release")
+    fakes.write(tree / "src" / "release.h", "#define ONE 1\n\n#define TWO 2\n")
+    into = tmp_path / "copy"
+    checkout = Checkout(tree)
+    base = BaseRevision(commit=git(tree, "rev-parse", "HEAD"), subject="", why="")
+    files = unmoved_lines.moving_files(checkout, base)
+    assert [*files] == ["src/release.h"]
+    unmoved_lines.write(tree, files, into)
+    assert not (into / "src" / "release.h").exists()

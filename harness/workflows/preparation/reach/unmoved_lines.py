@@ -41,6 +41,9 @@ def write(tree: Path, files: Mapping[str, Sequence[ReplacedLines]], into: Path) 
     digest = copy_tree(tree, into)
     for name, lines in files.items():
         path = into / name
+        # Some files are no part of a build (tree_files).
+        if not path.is_file():
+            continue
         times = path.stat()
         text = path.read_bytes().decode("utf-8", "surrogateescape")
         path.write_bytes(numbered(text, lines).encode("utf-8", "surrogateescape"))
@@ -53,11 +56,11 @@ def numbered(text: str, lines: Sequence[ReplacedLines]) -> str:
     """A source with directives (`#line`) behind its edited lines that give the following ones their old numbers."""
     have = text.split("\n")
     at: dict[int, int] = {}
-    ends = [*(one.new.start for one in lines[1:]), len(have)]
+    ends = [*(one.new.start if one.new else one.new.start + 1 for one in lines[1:]), len(have)]
     for one, end in zip(lines, ends, strict=True):
         old, new = one.behind
         # A directive would end a macro's definition that continues behind it.
-        while 1 < new < end and have[new - 2].endswith("\\"):
+        while 1 < new < end and have[new - 2].rstrip().endswith("\\"):
             old, new = old + 1, new + 1
         if new < end or new == len(have):
             at[new] = old
