@@ -21,7 +21,17 @@ from harness.core.finding import Frame
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["DETECTORS", "PRELUDE_FILE", "Report", "named", "own_frames", "prelude_files", "reports", "write_prelude"]
+__all__ = [
+    "DETECTORS",
+    "OBSERVERS",
+    "PRELUDE_FILE",
+    "Report",
+    "named",
+    "own_frames",
+    "prelude_files",
+    "reports",
+    "write_prelude",
+]
 
 DETECTORS: dict[str, Detector] = {
     detector.name: detector
@@ -32,6 +42,8 @@ DETECTORS: dict[str, Detector] = {
         ubsan.UBSAN,
     )
 }
+OBSERVERS = frozenset({"gdb", "ltrace", "rr", "strace", "valgrind"})
+"""Programs that run another program to observe it, which must be of their own machine."""
 _NONE = Detector(name="", read=lambda _: iter(()), kinds={}, canary={}, runtime="")
 PRELUDE_FILE = "detector.h"
 

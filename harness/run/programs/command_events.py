@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from harness.analysis.detectors.registry import OBSERVERS
 from harness.core.errors import ABSENT_FILE
 from harness.record import cell_events, event_log, fault_log, program_launch
 from harness.run.servers.endings import describe_exit
@@ -187,7 +188,7 @@ def _only(natives: list[str], here: list[str], target: str, end: CommandEnd) -> 
     ran = f"; only programs of this machine ran ({shown})" if shown else ""
     if here:
         todo = f"if an earlier build for this machine left {Path(here[0]).name}, remove it first, as make clean does"
-    elif found := next((name for name in natives if name in _OBSERVERS), ""):
+    elif found := next((name for name in natives if name in OBSERVERS), ""):
         todo = f"{found} of this machine cannot run programs of {target}: have the tests do without it"
     elif end.code:
         todo = "its own output says why it failed"
@@ -196,8 +197,6 @@ def _only(natives: list[str], here: list[str], target: str, end: CommandEnd) -> 
     return f"{ran}: {todo}"
 
 
-_OBSERVERS = frozenset({"gdb", "ltrace", "rr", "strace", "valgrind"})
-"""Programs that run another program to observe it, which must be of their own machine."""
 _SHELLS = frozenset({"sh", "bash", "dash", "env"})
 SHOWN_NATIVES = 5
 """How many programs of the host a message names."""
