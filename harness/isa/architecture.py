@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from harness.core.target_model import AccessClass
-from harness.isa.branches import Branch  # noqa: TC001 - see above
+
+if TYPE_CHECKING:
+    from harness.isa.branches import Branch
 
 AccessPattern = tuple[str, AccessClass, int]
 """A pattern that matches a whole instruction -> its class and the bytes of the unit whose alignment counts.

@@ -43,9 +43,10 @@ def side_by_side(
     """
     pieces = list(work)
     waiting = [number for number, piece in enumerate(pieces) if io_bound(piece)]
-    busy = [number for number in range(len(pieces)) if number not in {*waiting}]
+    busy = sorted({*range(len(pieces))}.difference(waiting))
     single = [number for number in busy if alone(pieces[number])]
-    queue = _Queue({number: pieces[number] for number in busy if number not in {*single}}, seconds, jobs)
+    several = sorted({*busy}.difference(single))
+    queue = _Queue({number: pieces[number] for number in several}, seconds, jobs)
     done: dict[int, Done] = {}
 
     def do_one(taken: AbstractContextManager[int]) -> None:
@@ -57,7 +58,7 @@ def side_by_side(
         ThreadPoolExecutor(1) as one_by_one,
         ThreadPoolExecutor(IO_BOUND_PER_JOB * jobs) as beside,
     ):
-        calculated = [calculating.submit(do_one, queue.taken()) for _ in range(len(busy) - len(single))]
+        calculated = [calculating.submit(do_one, queue.taken()) for _ in several]
         futures = [*calculated, *(beside.submit(do_one, contextlib.nullcontext(number)) for number in waiting)]
         try:
             ended, left = as_completed(futures), {*calculated}

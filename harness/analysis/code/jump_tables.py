@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.isa.registry import RELATIVE_ENTRIES, TABLE_RELOCATIONS
@@ -38,9 +37,8 @@ class JumpEntry(NamedTuple):
     name: str
     """The function's name."""
     distance: int
-    """The distance from the function's beginning to the jump's destination, if that is known. Otherwise to the place
-    that the entry contains, which is the destination, or lies behind it by the distance of the entry from its table's
-    beginning.
+    """The distance from the function's beginning to the place that the entry contains. That is the jump's destination,
+    or lies behind it by the distance of the entry from its table's beginning.
     """
 
 
@@ -108,13 +106,13 @@ class JumpTables:
         if self._file.machine not in RELATIVE_ENTRIES:
             return found
         for number in filter(self._file.is_executable, self._file.content):
-            functions = self._file.functions_of(number)
             for offset, kind, index, addend in self._file.relocations.get(number, ()):
                 symbol = self._file.symbols[index]
-                bias = self._file.bias(number, offset, kind)
-                at = bisect_right(functions, (offset, "\x7f" * 8, 0)) - 1
-                if bias is not None and at >= 0 and symbol.section in self._file.content:
-                    found.setdefault(symbol.section, []).append((symbol.value + addend + bias, functions[at][1]))
+                if symbol.section not in self._file.content:
+                    continue
+                bias, function = self._file.bias(number, offset, kind), self._file.last_function(number, offset)
+                if bias is not None and function is not None:
+                    found.setdefault(symbol.section, []).append((symbol.value + addend + bias, function[1]))
         return found
 
     def finds(self, kind: int, name: str) -> bool:

@@ -206,9 +206,14 @@ class ObjectFile:
         if not self.is_executable(symbol.section):
             return None
         place = symbol.value + addend
-        functions = self.functions_of(symbol.section)
+        function = self.last_function(symbol.section, place)
+        return (function, place) if function is not None else None
+
+    def last_function(self, number: int, place: int) -> tuple[int, str, int] | None:
+        """The last function that begins at a place of a section or earlier; None before all functions."""
+        functions = self.functions_of(number)
         at = bisect_right(functions, (place, "\x7f" * 8, 0)) - 1
-        return (functions[at], place) if at >= 0 else None
+        return functions[at] if at >= 0 else None
 
     def functions_of(self, number: int) -> list[tuple[int, str, int]]:
         """Address, name and size of the functions of a section, in order."""
