@@ -25,25 +25,27 @@ from harness.build.emulators.emulator_cache import Emulators
 from harness.build.sources import emulator_wheel
 from harness.core import json_codec
 from harness.core.cache import Cache
-from harness.core.errors import ExitCode, InfrastructureError
+from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.model import Record
 from harness.core.processes import environment, process
 from harness.core.progress import Progress
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import ORACLE
+from harness.judge.findings import Judgement
 from harness.plan.catalog import DEFAULT_SERVER, Catalog
 from harness.record import event_log, run_cost, run_folder
+from harness.report.formats import findings_json
 from harness.report.markdown_table import table
 from harness.workflows.measure.overhead import AUDITED, DELAYED, ENFORCED, Costs
 from harness.workflows.workbench import Workbench
-from tools import project
+from tools import clones, project, question_options
 from tools.emulators import write_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 DASH = "–"
-ON_REQUEST = ("cold", "cold_packaged", "premerge_hub")
+ON_REQUEST = ("cold", "cold_packaged", "premerge_hub", "commits")
 """What is measured only on request, because it takes many minutes."""
 STORED = ROOT / "measurements" / "bench.json"
 DEADLINE_SECONDS = 3600.0
@@ -61,8 +63,24 @@ CHANGED_FUNCTION = "void bitopCommand(client *c) {\n"
 HUB = "src/networking.c"
 HUB_FUNCTION = "void addReplyBulkLongLong(client *c, long long ll) {\n"
 """The first line of a function that most suites enter."""
+COMMITS = (
+    "6ceadfb5805369f896f0f137c30a4f7210198ff3",
+    "3788a055fee9041860d422d2d93e42677552bceb",
+    "af7fca797a531c90a54ea79a56929f3e5598c01f",
+    "06cfe2c254b987daab5a555b55531c4a39a0edcf",
+    "c419524c05d7544636d5bc0cc0cb333052b0a517",
+)
+"""Public commits, three of Redis and two of Valkey, which a developer might check before the merge."""
 UNKNOWN = "src/util.c"
 """Where a base has a function of its own, so that nothing is known of it."""
+
+
+def _short(commit: str) -> str:
+    return commit[:9]
+
+
+def _figure(commit: str) -> str:
+    return f"premerge_{_short(commit)}"
 
 
 class Goal(NamedTuple):
@@ -84,6 +102,10 @@ GOALS = {
     "premerge": Goal(f"premerge of one line of {CHANGED}, six targets", "s", 45),
     "premerge_first": Goal(f"premerge of one line of {HUB}, the first of a checkout", "s", 300),
     "premerge_next": Goal("the next one, with another line there", "s", 150),
+    **{
+        _figure(commit): Goal(f"premerge of public commit {_short(commit)}, the first of a checkout", "s", 300)
+        for commit in COMMITS
+    },
     "premerge_alone": Goal("premerge, of a native check with the same suites", "×", 2),
     "streams": Goal(f"`fuzz` on {FUZZED}: streams for a second of processor", "1/s", 1500, at_least=True),
     "commands": Goal(f"`fuzz` on {FUZZED}: commands for a second of processor", "1/s", 15000, at_least=True),
@@ -178,8 +200,9 @@ def _cell(goal: Goal, values: Sequence[float]) -> str:
 class _Bench:
     """Runs `plumb`, each time in its own folder below one that is removed."""
 
-    def __init__(self, folder: Path, targets: Sequence[str]) -> None:
+    def __init__(self, folder: Path, targets: Sequence[str], histories: Sequence[Path]) -> None:
         self.folder = folder
+        self._histories = histories
         self._targets = [word for target in targets for word in ("--target", target)]
         self._count = 0
         self.figures: dict[str, list[float]] = {}
@@ -190,7 +213,10 @@ class _Bench:
         Progress().say(f"{name}: {value:.2f} {GOALS[name].unit}")
 
     def plumb(
-        self, *words: str | Path, fails: bool = False, variables: Mapping[str, str] | None = None
+        self,
+        *words: str | Path,
+        codes: Sequence[ExitCode] = (ExitCode.PASS,),
+        variables: Mapping[str, str] | None = None,
     ) -> tuple[float, Path]:
         """The seconds that a command took, and its run folder. Raises InfrastructureError if it ended otherwise."""
         self._count += 1
@@ -200,10 +226,10 @@ class _Bench:
             *words, "--run", run, "--seed", SEED, deadline_seconds=DEADLINE_SECONDS, variables=variables
         )
         seconds = time.monotonic() - began
-        expected = ExitCode.FINDINGS if fails else ExitCode.PASS
-        if result.expired or result.code != expected:
+        if result.expired or result.code not in codes:
+            expected = " or ".join(str(int(code)) for code in codes)
             raise InfrastructureError(
-                f"plumb {words[0]} ended with status {result.code} and not {int(expected)}: it measures nothing",
+                f"plumb {words[0]} ended with status {result.code} and not {expected}: it measures nothing",
                 because=result.text[-2000:],
                 remedy="fix what it says, and measure again",
             )
@@ -224,12 +250,46 @@ class _Bench:
         tree = self.folder / f"checkout-{self._count}"
         shutil.copytree(Workbench.default().fetcher.server(release).path, tree)
         if unknown:
-            with (tree / UNKNOWN).open("a", encoding="utf-8") as stream:
-                stream.write(f"\nunsigned long long plumblineUnknown(void) {{ return {time.time_ns()}ULL; }}\n")
-        git: list[str | Path] = ["git", "-C", tree, "-c", "user.name=bench", "-c", "user.email=bench@localhost"]
-        for words in (["init", "--quiet"], ["add", "--all", "--force"], ["commit", "--quiet", "--message", "base"]):
-            process.run_successfully([*git, *words], problem="git cannot make a checkout", deadline_seconds=120)
+            self._make_unknown(tree, time.time_ns())
+        clones.git(tree, "init", "--quiet")
+        self._commit(tree)
         return tree
+
+    @staticmethod
+    def _make_unknown(tree: Path, number: int) -> None:
+        """Add a function that no tree had before."""
+        with (tree / UNKNOWN).open("a", encoding="utf-8") as stream:
+            stream.write(f"\nunsigned long long plumblineUnknown(void) {{ return {number}ULL; }}\n")
+
+    @staticmethod
+    def _commit(tree: Path) -> None:
+        clones.git(tree, "add", "--all", "--force")
+        clones.git(
+            tree, *("-c", "user.name=bench"), *("-c", "user.email=bench@localhost"), "commit", "--quiet", "-mbase"
+        )
+
+    def commits(self) -> None:
+        """Public commits against their parents, each in a checkout whose base nothing was known of."""
+        places = clones.found_in(self._histories, COMMITS)
+        if absent := [commit for commit in COMMITS if commit not in places]:
+            raise UsageError(
+                f"no clone contains {', '.join(absent)}",
+                where="--git",
+                remedy="clone redis/redis and valkey-io/valkey, and name both folders with --git",
+            )
+        for commit, clone in places.items():
+            tree, number = self.folder / f"{_short(commit)}-{self._count}", time.time_ns()
+            clones.check_out(f"{commit}~1", clone, tree)
+            self._make_unknown(tree, number)
+            self._commit(tree)
+            clones.git(tree, "read-tree", "--reset", "-u", commit)
+            self._make_unknown(tree, number)
+            # Any verdict will do: what the commits break is not what is measured.
+            codes = (ExitCode.PASS, ExitCode.FINDINGS, ExitCode.INCONCLUSIVE)
+            seconds, run = self.plumb("premerge", "--server", tree, "--base", "HEAD", *self._targets, codes=codes)
+            self.add(_figure(commit), seconds)
+            judgement = json_codec.decode((run / findings_json.FORMAT.file).read_bytes(), Judgement)
+            Progress().say(f"{_short(commit)}: {judgement.verdict}")
 
     def premerge_hub(self) -> None:
         """Two changes of a function that most tests enter, in a checkout that was never checked."""
@@ -272,7 +332,7 @@ class _Bench:
         """The same suites on a tree whose servers die and on one whose servers live."""
         suites = [*self._targets, *(word for suite in CRASHING for word in ("--suite", suite))]
         good, _ = self.plumb("check", *suites)
-        bad, _ = self.plumb("check", "--server", BAD_SERVER, *suites, fails=True)
+        bad, _ = self.plumb("check", "--server", BAD_SERVER, *suites, codes=[ExitCode.FINDINGS])
         self.add("crashes", bad / good)
 
     def cold(self) -> None:
@@ -324,6 +384,7 @@ MEASUREMENTS: dict[str, Callable[[_Bench], None]] = {
     "quick": _Bench.quick,
     "premerge": _Bench.premerge,
     "premerge_hub": _Bench.premerge_hub,
+    "commits": _Bench.commits,
     "fuzz": _Bench.fuzz,
     "crashes": _Bench.crashes,
     "cold": _Bench.cold,
@@ -355,7 +416,8 @@ def fuzzed(run: Path) -> tuple[int, int, float]:
 @click.argument("names", nargs=-1, type=click.Choice(tuple(MEASUREMENTS)))
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="The median of so many counts.")
 @click.option("--target", "targets", multiple=True, help="Fewer targets, for a trial: nothing is stored.")
-def main(names: tuple[str, ...], rounds: int, targets: tuple[str, ...]) -> None:
+@question_options.histories(required=False)
+def main(names: tuple[str, ...], rounds: int, targets: tuple[str, ...], histories: tuple[Path, ...]) -> None:
     """Measure these, or all that take few minutes; store the figures in measurements/bench.json."""
     chosen = names or tuple(name for name in MEASUREMENTS if name not in ON_REQUEST)
     measured = _conditions()
@@ -363,7 +425,7 @@ def main(names: tuple[str, ...], rounds: int, targets: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory(prefix="plumbline-goals-") as folder:
         # Also if it is killed: a checkout and its runs take a gigabyte.
         process.keep_folder(Path(folder))
-        bench = _Bench(Path(folder), targets)
+        bench = _Bench(Path(folder), targets, histories)
         for _ in range(rounds):
             # They take turns, so a temporary disturbance of the machine affects all of them.
             for name in chosen:

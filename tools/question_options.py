@@ -1,4 +1,4 @@
-"""Options shared by the programs that check releases and store the answers: tools.found and tools.matrix."""
+"""Options shared by the programs that check releases and commits, and store the answers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,19 @@ if TYPE_CHECKING:
 servers = click.option("--server", "servers", multiple=True, help="Ask only this release or package; repeat for more.")
 targets = click.option("--target", "targets", multiple=True, help="Ask only on this target; repeat for more.")
 plan = click.option("--plan", is_flag=True, help="Print the commands, and ask nothing.")
+
+
+def histories(*, required: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option that names clones of public histories, passed as `histories`."""
+    return click.option(
+        "--git",
+        "histories",
+        multiple=True,
+        required=required,
+        type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+        metavar="CLONE",
+        help="A clone of a public history, bare or not; repeat for more.",
+    )
 
 
 def answers(flag: str, stored: Path) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -155,20 +155,6 @@ def clone(tmp_path: Path) -> tuple[Path, Tree]:
     return folder, msgspec.structs.replace(TREE, commit=commit(folder))
 
 
-def test_a_commit_is_found_in_the_clone_that_contains_it_and_checked_out(
-    tmp_path: Path, clone: tuple[Path, Tree]
-) -> None:
-    folder, tree = clone
-    assert tool.found_in([folder], [TREE, tree]) == {tree.name: folder}
-    assert (tool.check_out(tree, folder, tmp_path) / "file").read_text("utf-8") == "content"
-    assert git(folder, "status", "--porcelain") == ""
-
-
-def test_a_folder_that_is_no_repository_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not a git repository"):
-        tool.found_in([tmp_path], [TREE])
-
-
 def checked(monkeypatch: pytest.MonkeyPatch, clone: tuple[Path, Tree], tmp_path: Path, result: Result) -> TreeAnswer:
     folder, tree = clone
     monkeypatch.setattr(project, "plumb", lambda *_words, **_limits: result)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.parameters.value_types import Duration
-from harness.core.errors import ExitCode, UsageError
+from harness.core.errors import ExitCode
 from harness.core.finding import Verdict
-from harness.core.processes import environment, process
-from tools import project, question_options
+from harness.core.processes import process
+from tools import clones, project, question_options
 from tools.checks import keep_run, run_check, trial_folder
 from tools.trees import document
 
@@ -27,32 +27,6 @@ if TYPE_CHECKING:
     from tools.trees.document import Tree, TreeAnswer, TreeAnswers
 
 DEADLINE_SECONDS = 2 * 3600.0
-GIT_SECONDS = 300.0
-
-
-def found_in(clones: Sequence[Path], trees: Sequence[Tree]) -> dict[str, Path]:
-    """Tree's name -> the clone that contains its commit. Raises UsageError for a folder that is no repository."""
-    places: dict[str, Path] = {}
-    for clone in clones:
-        commits = [tree.commit for tree in trees]
-        # What a shallow or older clone lacks is left out without an error.
-        result = process.run(
-            ["git", "-C", clone, "rev-list", "--no-walk", "--ignore-missing", *commits],
-            deadline_seconds=GIT_SECONDS,
-            environment=environment.for_git(),
-        )
-        if result.code:
-            raise UsageError(
-                "not a git repository",
-                where=f"--git {clone}",
-                because=result.text.strip(),
-                remedy="git clone the public history of redis or valkey, and name that folder",
-            )
-        there = set(result.text.split())
-        for tree in trees:
-            if tree.commit in there:
-                places.setdefault(tree.name, clone)
-    return places
 
 
 def wanted(trees: Sequence[Tree], stored: TreeAnswers, *, again: bool) -> list[Tree]:
@@ -64,29 +38,12 @@ def wanted(trees: Sequence[Tree], stored: TreeAnswers, *, again: bool) -> list[T
     return list({tree.name: tree for tree in (*new, *unknown, *old)}.values())
 
 
-def check_out(tree: Tree, clone: Path, into: Path) -> Path:
-    """A checkout of a commit that shares the clone's objects. Raises InfrastructureError if git fails."""
-    folder = into / tree.name
-    steps: list[list[str | Path]] = [
-        ["clone", "--quiet", "--shared", "--no-checkout", clone, folder],
-        ["-C", folder, "checkout", "--quiet", "--detach", tree.commit],
-    ]
-    for words in steps:
-        # Without the user's configuration, which might convert the files.
-        process.run_successfully(
-            ["git", *words],
-            deadline_seconds=GIT_SECONDS,
-            problem=f"git does not check out {tree.commit}",
-        )
-    return folder
-
-
 def check(tree: Tree, clone: Path, into: Path, *, jobs: int) -> TreeAnswer:
     """Check a commit. A check that ends without a judgement is UNKNOWN, with what it said.
 
     Raises KeyboardInterrupt where the check was interrupted, and InfrastructureError if it cannot be started.
     """
-    folder, run = check_out(tree, clone, into), into / "run"
+    folder, run = clones.check_out(tree.commit, clone, into / tree.name), into / "run"
     by, asked = project.commit(), datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     words = [str(folder) if word == tree.name else word for word in tree.words]
     ended = run_check(words, run, jobs=jobs, deadline_seconds=DEADLINE_SECONDS)
@@ -104,15 +61,7 @@ def check(tree: Tree, clone: Path, into: Path, *, jobs: int) -> TreeAnswer:
 
 
 @click.command()
-@click.option(
-    "--git",
-    "clones",
-    multiple=True,
-    required=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
-    metavar="CLONE",
-    help="A clone of a public history, bare or not; repeat for more.",
-)
+@question_options.histories(required=True)
 @click.option("--tree", "names", multiple=True, help="Check only this commit (redis-35e836c263); repeat for more.")
 @click.option("--again", is_flag=True, help="Check what has an answer, too.")
 @click.option("--time", "limit_seconds", type=Duration(), metavar="TIME", help="Begin no check after this time.")
@@ -125,7 +74,7 @@ def check(tree: Tree, clone: Path, into: Path, *, jobs: int) -> TreeAnswer:
 )
 @question_options.answers("--document", document.STORED)
 def main(
-    clones: tuple[Path, ...],
+    histories: tuple[Path, ...],
     names: tuple[str, ...],
     limit_seconds: float | None,
     jobs: int,
@@ -141,8 +90,8 @@ def main(
     def check_all() -> int:
         every = document.listed().trees
         question_options.refuse_unknown("tree", names, [tree.name for tree in every])
-        places = found_in(clones, every)
-        there = [tree for tree in every if tree.name in places and (not names or tree.name in names)]
+        places = clones.found_in(histories, [tree.commit for tree in every])
+        there = [tree for tree in every if tree.commit in places and (not names or tree.name in names)]
         left = wanted(there, document.read(path), again=again)
         for number, tree in enumerate(left):
             click.echo(tree.command)
@@ -151,8 +100,8 @@ def main(
             if time.monotonic() >= end:
                 click.echo(f"{len(left) - number} commits are left: the time is over")
                 break
-            _answered(tree, places[tree.name], path, keep, jobs=jobs)
-        if absent := [tree.name for tree in every if tree.name not in places]:
+            _answered(tree, places[tree.commit], path, keep, jobs=jobs)
+        if absent := [tree.name for tree in every if tree.commit not in places]:
             click.echo(f"no clone contains these commits: {', '.join(absent)}")
         click.echo("docs/TREES.md shows the answers after: python -m tools.generated")
         return ExitCode.PASS
