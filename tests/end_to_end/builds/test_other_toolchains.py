@@ -119,8 +119,10 @@ def test_the_added_atomic_functions_are_right(tmp_path: Path) -> None:
     assert run_program("atomics", ATOMICS, flags, tmp_path) == "right\n"
 
 
-def test_a_static_program_finds_its_own_symbols_by_name_and_no_others(tmp_path: Path) -> None:
-    said = run_program("own_symbols", OWN_SYMBOLS, [], tmp_path).splitlines()
+@pytest.mark.parametrize("first", ["#include <dlfcn.h>", "#include <sys/types.h>"])
+def test_a_static_program_finds_its_own_symbols_by_name_and_no_others(first: str, tmp_path: Path) -> None:
+    """Musl's headers rename dlsym() on this machine if a header of types comes first."""
+    said = run_program("own_symbols", f"{first}\n{OWN_SYMBOLS}", [], tmp_path).splitlines()
     assert said[0] == "42 7 1"
     assert said[1:] == [
         "Symbol not found: hidden",

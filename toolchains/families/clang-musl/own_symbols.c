@@ -72,3 +72,11 @@ void *dlsym(void *restrict handle, const char *restrict name) {
     if (!symbol) __dl_seterr("Symbol not found: %s", name);
     return symbol;
 }
+
+/*
+ * What callers of dlsym() call on machines with 32 bits, where time_t has 64: musl's headers rename it if a header that
+ * defines types is included before <dlfcn.h>, which is the first one of this file for that reason.
+ */
+void *__dlsym_time64(void *restrict handle, const char *restrict name) {
+    return dlsym(handle, name);
+}
