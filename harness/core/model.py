@@ -308,7 +308,7 @@ class Suite(Record, frozen=True):
     partial_globs: tuple[str, ...] = ()
     """Globs of further source files, of which this suite tests a part that the quick tier does not. `plumb premerge`
     also runs it for a change to them, beside the suites that cover the file or the whole quick tier, on one target of
-    each width and byte order. If it `spins`, so few targets suffice that each of these occurs.
+    each width and byte order. If it is `costly`, so few targets suffice that each of these occurs.
     """
     multi_target_tier: SuiteTier | Literal[""] = ""
     """The lowest tier in which its tests combine several targets of the run, so a single target tests less."""
@@ -329,6 +329,11 @@ class Suite(Record, frozen=True):
     """Whether it looks for faults of memory order: cells of runs with the host's order are skipped."""
     family: Literal["redis", "valkey", ""] = ""
     """The only family with the feature that it tests; cells of the other one are skipped. Empty: both have it."""
+
+    @property
+    def costly(self) -> bool:
+        """Whether each further target costs much: its servers spin, or are compiled in a way of their own."""
+        return self.spins or self.program == "selftests"
 
     @property
     def plain_programs(self) -> bool:

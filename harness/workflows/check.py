@@ -115,13 +115,17 @@ class Check:
         tree = self.bench.open_server(self.request.server, self.request.settings, packages=True)
         return source_tree.with_newer(tree, self.change.files) if self.change is not None else tree
 
+    @property
+    def _sampled(self) -> Collection[str]:
+        return self.change.sampled if self.change is not None else ()
+
     def run(self) -> tuple[Judgement, ExitCode]:
         """Prepare, run every cell, judge. Raises PlumblineError for a problem that is not the server's fault."""
         request = self.request
         self._check_request()
         refuse_unused_options(self.tree, request.settings, request.allocator)
         known_in_tree = tree_list.text_in(self.tree.path)
-        prepared = RunSetup(self.bench, request, self.tree).prepare()
+        prepared = RunSetup(self.bench, request, self.tree, sampled=self._sampled).prepare()
         request.run.mkdir(parents=True, exist_ok=True)
         record_warnings(self.bench, request, prepared)
         change = self.change
@@ -194,7 +198,7 @@ class Check:
                 until=self.until,
                 store=_EndedCells(request.run, planned).add,
                 judged=functools.partial(self._judged, planned),
-                sampled=self.change.sampled if self.change is not None else (),
+                sampled=self._sampled,
             )
             records = runs.run(request.plan.cells, cells)
             if selection is not None and (again := selection.unproven()):

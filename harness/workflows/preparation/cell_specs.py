@@ -246,13 +246,27 @@ class CellSpecs:
             build=target.with_tls if suite.tls else target.build,
             machine=target.machine,
             board=target.board,
-            units=_units_of(suite, target, self._prepared.peers),
+            units=self._units_of(suite, target),
             module=target.modules.get(suite.name),
             preload=target.preloads.get(suite.name),
             programs=_programs_of(suite, target, self._prepared),
             upstream=self._upstream_spec(target) if suite.upstream else None,
             execution=self._covered(target) if covered else spec.execution,
         )
+
+    def _units_of(self, suite: Suite, target: BuiltTarget) -> Units | None:
+        """The program that a suite runs instead of a server; None for a suite of servers."""
+        if not suite.program:
+            return None
+        request, tree = self._request, self._prepared.tree
+        units = target.units.get(suite.program) or target.setup.units(
+            suite.program, tree, request.optimisation, request.allocator
+        )
+        native = self._prepared.peers[ORACLE].selftests if self._prepared.has_oracle else None
+        # The reason tells a self-test that does not compile natively either from a fault of the target.
+        if native is None or suite.program != "selftests" or target.target.name == ORACLE:
+            return units
+        return with_native_faults(units, native)
 
     def _covered(self, target: BuiltTarget) -> ExecutionSpec:
         """The settings with which a cell records the addresses that each of its tests executes."""
@@ -317,16 +331,6 @@ def _with_tls(peers: Mapping[str, PeerServer]) -> dict[str, PeerServer]:
         for name, peer in peers.items()
         if peer.with_tls is not None
     }
-
-
-def _units_of(suite: Suite, prepared: BuiltTarget, peers: Mapping[str, PeerServer]) -> Units | None:
-    """The program that a suite runs instead of a server; None for a suite of servers."""
-    units = prepared.units[suite.program] if suite.program else None
-    native = peers[ORACLE].selftests if ORACLE in peers else None
-    # The reason tells a self-test that does not compile natively either from a fault of the target.
-    if units is None or native is None or suite.program != "selftests" or prepared.target.name == ORACLE:
-        return units
-    return with_native_faults(units, native)
 
 
 def _programs_of(suite: Suite, target: BuiltTarget, prepared: PreparedRun) -> dict[str, Path]:

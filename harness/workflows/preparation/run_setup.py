@@ -24,7 +24,7 @@ from harness.workflows.server_abilities import with_abilities
 from harness.workflows.target_setup import oracle_setup, set_up_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from harness.core.model import Build, SourceTree
     from harness.plan.request import Request
@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 class RunSetup:
     """Makes a PreparedRun of a request: emulators, builds, machines, the oracle."""
 
-    def __init__(self, bench: Workbench, request: Request, tree: SourceTree) -> None:
+    def __init__(self, bench: Workbench, request: Request, tree: SourceTree, *, sampled: Collection[str] = ()) -> None:
+        """`sampled`: suites that run on a few targets, and on others only if those show anything."""
         self.bench = bench
         self.request = request
         self.tree = tree
         self._unavailable: list[PackageUnavailableError] = []
         self._suites = [bench.catalog.suites[name] for name in request.plan.suites]
+        self._sampled = sampled
 
     def prepare(self) -> PreparedRun:
         """Set up the oracle, and then every target of the plan, as many at a time as the request allows.
@@ -51,11 +53,11 @@ class RunSetup:
         # It refuses requests before anything is built.
         upstream = select_upstream(self.request, self.tree, self._suites)
         # First: most errors of a change show here, before emulators and targets take their minutes.
-        oracle = self._build_oracle(SuitePrograms(self.request, self.tree, self._suites, upstream.files))
+        oracle = self._build_oracle(self._programs(upstream.files))
         if oracle is not None:
             self.tree = with_abilities(self.bench, self.tree, oracle)
             oracle = msgspec.structs.replace(oracle, abilities=self.tree.abilities)
-        programs = SuitePrograms(self.request, self.tree, self._suites, upstream.files)
+        programs = self._programs(upstream.files)
         chosen = [self.bench.catalog.targets[name] for name in self.request.plan.targets]
         setups = set_up_targets(self.bench, chosen, flavour=self.request.emulator)
         with ThreadPoolExecutor(self.request.jobs) as pool:
@@ -73,6 +75,9 @@ class RunSetup:
             upstream_left_out=upstream.left_out,
         )
         return run if run.has_oracle else msgspec.structs.replace(run, targets=self.without_blame(targets))
+
+    def _programs(self, upstream_files: Sequence[str]) -> SuitePrograms:
+        return SuitePrograms(self.request, self.tree, self._suites, upstream_files, late=self._sampled)
 
     def _prepare(self, programs: SuitePrograms, setup: TargetSetup) -> BuiltTarget | UnbuiltTarget:
         request = self.request

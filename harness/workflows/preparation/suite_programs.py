@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from harness.build.server_module import ModuleMisfitError
 from harness.build.sources import openssl
 from harness.build.workshop.build_failure import BuildFailedError
+from harness.core.target_model import ORACLE
 from harness.record.run_record import WITH_TLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from harness.build.unit_drivers import Units
@@ -23,13 +24,22 @@ class SuitePrograms:
     """Builds, for one target after the other, what the suites of a plan need of a tree."""
 
     def __init__(
-        self, request: Request, tree: SourceTree, suites: Sequence[Suite], upstream_files: Sequence[str]
+        self,
+        request: Request,
+        tree: SourceTree,
+        suites: Sequence[Suite],
+        upstream_files: Sequence[str],
+        *,
+        late: Collection[str] = (),
     ) -> None:
-        """`upstream_files`: the release's own test files that may run."""
+        """`upstream_files`: the release's own test files that may run. `late`: suites whose programs are built for a
+        target when their cell begins there, because it may turn out to be needless.
+        """
         self._request = request
         self._tree = tree
         self._suites = suites
         self._upstream_files = upstream_files
+        self._late = late
 
     def modules(self, setup: TargetSetup) -> tuple[dict[str, Path], dict[str, str]]:
         """The module that the servers of each suite load, if it has one and the server can load it; and of each suite
@@ -91,10 +101,17 @@ class SuitePrograms:
             return None, f"{WITH_TLS}{error.what}: {error.because}"
 
     def units(self, setup: TargetSetup, allocator: Allocator, *, only: Program | None = None) -> dict[Program, Units]:
-        """The programs that the plan's suites run instead of a server. `only`: no more than one kind of them."""
+        """The programs that the plan's suites run instead of a server, without those that are built later. `only`: no
+        more than one kind of them.
+        """
+        # The oracle's are compared with every target's, and an emulated machine is made with all its programs.
+        waits = setup.target.name != ORACLE and not setup.target.emulator.is_elsewhere
         kinds = dict.fromkeys(
             suite.program
             for suite in self._suites
-            if suite.program and only in {None, suite.program} and not suite.absent_from(self._tree)
+            if suite.program
+            and only in {None, suite.program}
+            and not suite.absent_from(self._tree)
+            and not (waits and suite.name in self._late)
         )
         return {kind: setup.units(kind, self._tree, self._request.optimisation, allocator) for kind in kinds}

@@ -30,7 +30,6 @@ def chosen(*files: str) -> SuiteSelection:
     [
         ("src/bitops.c", ["bitops", "fuzz", "units", "visible", "width"]),
         ("src/rdb.c", ["fuzz", "persistence", "injection", "modules", "replication"]),
-        ("src/intset.c", ["fuzz", "persistence", "protocol", "units", "selftests"]),
         ("src/redis-check-rdb.c", ["persistence", "units", "programs"]),
         ("modules/vector-sets/hnsw.c", ["vectors"]),
     ],
@@ -50,7 +49,6 @@ def test_a_covered_file_requires_the_suites_that_cover_it_whatever_their_tier(fi
         ("src/sentinel.c", ["replication"]),
         ("src/module.c", ["moduleapi", "modules"]),
         ("src/expire.c", ["clock", "width"]),
-        ("src/dict.c", ["selftests"]),
         ("src/io_threads.c", ["threads"]),
         ("src/lazyfree.c", ["heap"]),
         ("src/redis-cli.c", ["programs"]),
@@ -75,6 +73,7 @@ def test_a_file_covered_only_by_longer_suites_requires_them_and_the_whole_quick_
         ("src/networking.c", ["eviction", "threads"]),
         ("src/db.c", ["clock"]),
         ("src/debug.c", ["heap"]),
+        ("src/dict.c", ["selftests"]),
     ],
 )
 def test_a_file_partly_tested_by_longer_suites_requires_them_and_the_quick_tier(file: str, partly: list[str]) -> None:
@@ -82,6 +81,12 @@ def test_a_file_partly_tested_by_longer_suites_requires_them_and_the_quick_tier(
     assert choice.suites == [*QUICK, *partly]
     assert choice.changes[0].covering == []
     assert "the whole quick tier; a part of it is tested only by " in choice.changes[0].why
+
+
+def test_a_covered_file_also_requires_the_suites_that_test_a_part_of_it() -> None:
+    (change,) = chosen("src/intset.c").changes
+    assert change.suites == ["fuzz", "persistence", "protocol", "units", "selftests"]
+    assert (change.covering, change.partial) == (["fuzz", "persistence", "protocol", "units"], ["selftests"])
 
 
 def test_suites_that_test_a_part_of_each_file_run_on_one_target_of_a_kind() -> None:

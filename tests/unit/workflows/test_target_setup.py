@@ -11,6 +11,7 @@ import pytest
 
 from harness.build.sources.server_package import PackageUnavailableError, ServerPackages
 from harness.build.sources.source_tree import open_tree
+from harness.build.unit_drivers import Units
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError
@@ -27,13 +28,14 @@ from harness.workflows.preparation.cell_specs import CellSpecs
 from harness.workflows.preparation.prepared_run import BuiltTarget, PreparedRun, PreparedTarget, UnbuiltTarget
 from harness.workflows.preparation.run_record import run_record
 from harness.workflows.preparation.run_setup import RunSetup
+from harness.workflows.preparation.suite_programs import SuitePrograms
 from harness.workflows.target_setup import TargetSetup
 from harness.workflows.workbench import Workbench
 from tests.support import fakes
 from tests.support.repositories import commit, git
 
 if TYPE_CHECKING:
-    from harness.core.model import Allocator, Build
+    from harness.core.model import Allocator, Build, Program
     from harness.core.target_model import Target, Toolchain
 
 MAKEFILE = """
@@ -187,6 +189,40 @@ def packaged(tmp_path: Path, bench: Workbench, monkeypatch: pytest.MonkeyPatch, 
     plan = make_plan(bench.catalog, targets=list(targets), server=package.title, suites=["bitops"])
     request = fakes.quick_request(plan, server=package.title, known=DEFAULT, run=tmp_path / "run")
     return RunSetup(bench, request, tree)
+
+
+def test_the_self_tests_of_a_sampled_suite_are_compiled_when_their_cell_begins(
+    tmp_path: Path, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = []
+
+    def units(setup: TargetSetup, kind: Program, *_: object) -> Units:
+        compiled.append(f"{kind} of {setup.target.name}")
+        return Units(program=None, absent={}, broken={}, kind=kind)
+
+    monkeypatch.setattr(TargetSetup, "units", units)
+    tree = fakes.opened(fakes.server_tree(tmp_path / "tree"))
+    plan = make_plan(bench.catalog, targets=["armv5"], server="tree", suites=["units", "selftests"])
+    request = fakes.quick_request(plan, server="tree", known=DEFAULT, run=tmp_path / "run")
+    suites = [bench.catalog.suites[name] for name in ("units", "selftests")]
+    armv5, native = set_up(bench, "armv5"), set_up(bench, ORACLE)
+    assert {*SuitePrograms(request, tree, suites, []).units(armv5, "libc")} == {"units", "selftests"}
+    late = SuitePrograms(request, tree, suites, [], late=["selftests"])
+    assert {*late.units(native, "libc")} == {"units", "selftests"}, "every target's are compared with the oracle's"
+    compiled.clear()
+    target = BuiltTarget(
+        setup=armv5,
+        runner=fakes.unemulated(armv5.target),
+        build=fakes.build(tmp_path),
+        units=late.units(armv5, "libc"),
+    )
+    assert compiled == ["units of armv5"]
+    prepared = PreparedRun(tree=tree, targets={"armv5": target}, peers={})
+    specs = CellSpecs(bench, request, prepared, sockets=tmp_path, without=[])
+    spec = specs.of(next(cell for cell in plan.cells if cell.suite == "selftests"))
+    assert spec.units is not None
+    assert spec.units.kind == "selftests"
+    assert compiled == ["units of armv5", "selftests of armv5"]
 
 
 def test_the_other_targets_are_checked_when_one_targets_package_is_not_in_the_archive(
