@@ -49,6 +49,6 @@ def git(folder: Path, *words: str | Path) -> None:
     process.run_successfully(
         ["git", "-C", folder, *words],
         deadline_seconds=GIT_SECONDS,
-        problem=f"git {words[0]} failed",
+        problem=f"git {' '.join(map(str, words))} failed",
         where=str(folder),
     )

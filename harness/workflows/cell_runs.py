@@ -96,6 +96,8 @@ class CellRuns:
         self._shared = SharedHostRuns()
         self._silent: set[Cell] = set()
         """The cells that showed nothing new."""
+        self._startless: set[str] = set()
+        """The targets on which the servers of a suite die while they start."""
         self._seconds: dict[str, float] = {}
         """Suite -> how long its last cell took."""
 
@@ -105,7 +107,7 @@ class CellRuns:
         first = representatives(cells, targets)
         sampled = [cell for cell in cells if cell.suite in self._sampled]
         standing = {cell: [first[cell]] for cell in sampled if first[cell] != cell} | stand_ins(
-            [cell for cell in sampled if self._bench.catalog.suites[cell.suite].spins], targets
+            [cell for cell in sampled if self._bench.catalog.suites[cell.suite].costly], targets
         )
 
         def run(cell: Cell) -> CellRecord:
@@ -119,9 +121,9 @@ class CellRuns:
             with count.running(cell):
                 record = self._run_cell(cell)
             self._seconds[cell.suite] = time.monotonic() - began
-            if record.status == TESTS_FAILED and self._one_failure:
-                self._failed_cell = f"{cell.target}/{cell.suite}"
             self._bench.refuse_damage()
+            if record.status == TESTS_FAILED:
+                self._note_failure(cell)
             if self._is_silent(record):
                 self._silent.add(cell)
             elif record.status == TESTS_FAILED:
@@ -152,11 +154,20 @@ class CellRuns:
             by_cell |= zip(part, records, strict=True)
         return [by_cell[cell] for cell in cells]
 
+    def _note_failure(self, cell: Cell) -> None:
+        if self._one_failure:
+            self._failed_cell = f"{cell.target}/{cell.suite}"
+        if none_started(self._request.run / cell.target / cell.suite):
+            self._startless.add(cell.target)
+
     def _needless(self, cell: Cell, standing: Sequence[Cell]) -> str:
         """Why a cell need not run; empty if it must. `standing`: the cells that stand for it, and have ended."""
         if standing and self._silent.issuperset(standing):
             others = " and ".join(one.target for one in standing)
             return f"{others} stand for its width, byte order and time_t, and showed nothing new in it"
+        if standing and cell.target in self._startless:
+            others = " and ".join(one.target for one in standing)
+            return f"no server starts on {cell.target}, as other suites show, and {others} stand for its audit"
         if self._failed_cell and cell.suite != CANARY_SUITE:
             return f"a test of {self._failed_cell} failed before"
         return ""
@@ -410,6 +421,19 @@ def preceded_tests(cell: Path, names: Collection[str]) -> list[str]:
         last = max((number for number, name in enumerate(ran) if name in names), default=0)
         before += ran[: last + 1] if last else []
     return list(dict.fromkeys(before))
+
+
+def none_started(cell: Path) -> bool:
+    """Whether a cell's servers died while they started, and no test passed."""
+    events = event_log.read(cell / event_log.NAME).events
+    ends = {one.end for one in events if isinstance(one, cell_events.GuestEvent) and not one.oracle}
+    passed = any(isinstance(one, cell_events.TestEvent) and one.outcome == "passed" for one in events)
+    return ends == {"start-failed"} and not passed
+
+
+def names_server(cell: Path, names: Collection[str]) -> bool:
+    """Whether a cell's log names the server of each of these tests."""
+    return {event.name for event in _tests(cell / event_log.NAME) if event.guest}.issuperset(names)
 
 
 def _tests(log: Path) -> list[cell_events.TestEvent]:

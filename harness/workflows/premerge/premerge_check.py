@@ -18,6 +18,7 @@ from harness.judge import baseline, conclusion, warning_findings
 from harness.judge.change import unchecked_changes
 from harness.record import stored_run
 from harness.workflows import check
+from harness.workflows.cell_runs import names_server, preceded_tests
 from harness.workflows.git.checkout import Checkout
 from harness.workflows.premerge.altered_code import altered_besides, with_suites
 from harness.workflows.premerge.base_check import findings_of
@@ -27,11 +28,12 @@ from harness.workflows.preparation.reach.edited_lines import edited_lines
 from harness.workflows.suite_selection import sampled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness.analysis.source_excerpt import Sources
     from harness.core.errors import ExitCode
     from harness.core.finding import Finding
+    from harness.core.model import Suite
     from harness.judge.baseline import Baseline, BaseRevision
     from harness.judge.findings import Judgement
     from harness.plan.request import Request
@@ -91,8 +93,8 @@ def _tests_of(findings: Sequence[Finding]) -> list[str]:
 def _base_of(
     bench: Workbench, request: Request, base: BaseRevision, new: Sequence[Finding], sources: Sources
 ) -> Baseline:
-    """What the base shows in the tests that failed. What these alone do not show may follow from earlier tests of their
-    suites, so these run in whole before a change is blamed.
+    """What the base shows in the tests that failed. What these alone do not show may follow from earlier tests, which
+    run before a change is blamed.
     """
     tests = _tests_of(new)
     if not tests:
@@ -101,12 +103,33 @@ def _base_of(
     # No run tells more of a target for which the base does not compile.
     unbuilt = baseline.uncompared(old, new, sources)
     left = [one for one in new if one.id not in unbuilt and not baseline.reason(old, one, sources)]
-    suites = list(dict.fromkeys(witness.suite for one in left for witness in one.witnesses))
-    if not left:
+    earlier = earlier_tests(request.run, left, bench.catalog.suites)
+    if not earlier:
         return old
-    bench.progress.say(f"BASE does not show {', '.join(one.id for one in left)} in these tests alone")
-    whole = msgspec.structs.replace(request, plan=request.plan.only(suites))
-    return baseline.together(old, findings_of(bench, whole, base, name="base-whole"), suites)
+    bench.progress.say(f"BASE does not show {', '.join(one.id for one in left)} without the tests before it")
+    behind = msgspec.structs.replace(
+        request,
+        plan=request.plan.only(earlier),
+        tests=sorted({one for tests in earlier.values() for one in tests}),
+    )
+    return baseline.together(old, findings_of(bench, behind, base, name="base-behind"), earlier)
+
+
+def earlier_tests(run: Path, findings: Sequence[Finding], suites: Mapping[str, Suite]) -> dict[str, list[str]]:
+    """By suite, as words of `--test`, the tests from which findings may follow and those that showed them: the tests
+    that shared a server with these before. It is the whole suite if the log does not name their server, or if the suite
+    reads what other targets wrote. Suites in which nothing ran before are left out.
+    """
+    asked: dict[str, list[str]] = {}
+    for finding in findings:
+        for witness in finding.witnesses:
+            cell, names = run / witness.target / witness.suite, {one.test for one in witness.occasions}
+            if suites[witness.suite].multi_target_tier or not names_server(cell, names):
+                before = [f"{witness.suite}/*"]
+            else:
+                before = preceded_tests(cell, names)
+            asked.setdefault(witness.suite, []).extend(before)
+    return {suite: list(dict.fromkeys(tests)) for suite, tests in asked.items() if tests}
 
 
 def _compared_with_base(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -15,13 +15,14 @@ from harness.record.run_record import CellRecord, HostRun
 from harness.run.scheduler import CellCount
 from harness.workflows.cell_process import TESTS_FAILED
 from harness.workflows.cell_runs import CellRuns, representatives, stand_ins
+from tests.support.stored import StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 CATALOG = Catalog()
-SUITES = (CANARY_SUITE, "bitops", "threads", "width")
+SUITES = (CANARY_SUITE, "bitops", "selftests", "threads", "width")
 
 
 def cells_of(*targets: str) -> list[Cell]:
@@ -85,7 +86,7 @@ class Runs(CellRuns):
             until=math.inf,
             store=lambda _: None,
             judged=lambda _: EndedCell(known=set(known), new=not known),
-            sampled={"threads", "width"},
+            sampled={"selftests", "threads", "width"},
         )
 
     def _run_cell(self, cell: Cell) -> CellRecord:
@@ -106,9 +107,10 @@ def ran_of(suite: str, runs: Runs, cells: Sequence[Cell]) -> tuple[list[str], di
 TARGETS = ("aarch64", "armv5", "armv6", "sparc64")
 
 
-def test_a_suite_that_is_sampled_runs_once_for_each_kind_and_one_that_spins_on_fewer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("costly", ["threads", "selftests"])
+def test_a_suite_that_is_sampled_runs_once_for_each_kind_and_a_costly_one_on_fewer(costly: str, tmp_path: Path) -> None:
     runs = Runs(tmp_path, {}, ())
-    ran, absent = ran_of("threads", runs, cells_of(*TARGETS))
+    ran, absent = ran_of(costly, runs, cells_of(*TARGETS))
     why = "sparc64 and armv5 stand for its width, byte order and time_t, and showed nothing new in it"
     assert ran == ["armv5", "sparc64"]
     assert absent == {"armv6": why, "aarch64": why}
@@ -117,7 +119,7 @@ def test_a_suite_that_is_sampled_runs_once_for_each_kind_and_one_that_spins_on_f
         "armv5/width",
         "sparc64/width",
     ]
-    assert len(runs.ran) == len(TARGETS) * len(SUITES) - 3, "the other suites run on all"
+    assert len(runs.ran) == len(TARGETS) * len(SUITES) - 5, "the other suites run on all"
 
 
 @pytest.mark.parametrize(
@@ -136,6 +138,27 @@ def test_what_one_target_shows_the_others_are_asked(
     ended = CellRecord(target="armv5", suite="threads", seconds=1, **end)
     ran, _ = ran_of("threads", Runs(tmp_path, {"armv5/threads": ended}, known), cells_of(*TARGETS))
     assert ("armv6" in ran) == others
+
+
+@pytest.mark.parametrize(("end", "asked"), [("start-failed", False), ("signal", True)])
+def test_a_costly_suite_is_not_asked_of_a_target_whose_servers_do_not_start(
+    tmp_path: Path, end: Literal["start-failed", "signal"], *, asked: bool
+) -> None:
+    """Each of its tests would fail as those of the other suites do, and the audit on other targets continues."""
+    stored = StoredRun(tmp_path, targets=TARGETS, suites=SUITES)
+    for target in ("armv5", "armv6", "sparc64"):
+        stored.guest(target, "bitops", "guest-1", end=end)
+        for suite in ("bitops", "threads"):
+            stored.test(target, suite, "test_first", outcome="failed")
+    failed = {
+        f"{target}/{suite}": CellRecord(target=target, suite=suite, seconds=1, status=TESTS_FAILED)
+        for target in ("armv5", "armv6", "sparc64")
+        for suite in ("bitops", "threads")
+    }
+    ran, absent = ran_of("threads", Runs(stored.finish(), failed, ()), cells_of(*TARGETS))
+    assert ("armv6" in ran) == asked
+    assert "aarch64" in ran, "its servers start, and other targets showed something"
+    assert ("no server starts on armv6" in absent.get("armv6", "")) != asked
 
 
 class FailedRuns(Runs):

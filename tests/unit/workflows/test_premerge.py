@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from harness.analysis.code.code_map import CodeMap
@@ -15,6 +16,7 @@ from harness.analysis.code.elf_object import ObjectCode
 from harness.cli.console_script import main
 from harness.cli.group import plumb as group
 from harness.core.errors import ExitCode
+from harness.core.finding import Occasion
 from harness.core.model import COMPILED_IN
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
@@ -22,14 +24,19 @@ from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.workflows.premerge.altered_code import asked_besides, with_suites
 from harness.workflows.premerge.change_selection import MANY_FILES
+from harness.workflows.premerge.premerge_check import earlier_tests
 from harness.workflows.preparation.reach.base_code import altered_files, functions_of_files
 from harness.workflows.suite_selection import choose, read_ignored_paths
 from tests.support import fakes
+from tests.support.histories import finding
 from tests.support.repositories import commit, git
+from tests.support.stored import StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from harness.core.finding import Finding
 
     Premerge = Callable[..., tuple[int, str, str]]
 
@@ -121,7 +128,7 @@ def test_altered_files_require_suites_that_alone_cover_them_unless_suites_are_na
     )
     assert {change.file: change.covering for change in altered} == {
         "src/cluster.c": ["cluster", "moduleapi", "width"],
-        "src/sds.c": ["selftests"],
+        "src/sds.c": [],
         "src/server.c": [],
     }
     (server,) = (change for change in altered if change.file == "src/server.c")
@@ -320,3 +327,28 @@ def test_the_functions_of_files_are_those_of_their_objects(tmp_path: Path) -> No
     assert functions_of_files(code, tmp_path, ["src/tls.c", "src/gone.c"]) == {"one", "two"}
     assert functions_of_files(code, tmp_path, ["src/*.c"]) == {"one", "two", "three"}
     assert functions_of_files(code, tmp_path, []) == set()
+
+
+def test_the_base_runs_what_shared_a_server_with_a_failed_test_before_it(tmp_path: Path) -> None:
+    stored = StoredRun(tmp_path / "run", suites=("canary", "bitops", "interfaces", "replication", "units"))
+    for name, guest in (("first", "guest-1"), ("other", "guest-2"), ("failed", "guest-1"), ("later", "guest-1")):
+        stored.test("armv5", "bitops", name, outcome="failed" if name == "failed" else "passed", guest=guest)
+    stored.test("armv5", "units", "before", guest="guest-unit-a")
+    stored.test("armv5", "units", "failed", outcome="failed", guest="guest-unit-b")
+    stored.test("armv5", "interfaces", "failed", outcome="failed")
+    stored.test("armv5", "replication", "failed", outcome="failed", guest="guest-1")
+    run = stored.finish()
+
+    def of(suite: str) -> Finding:
+        made = finding(suite, "armv5", suite=suite)
+        occasion = Occasion(test="failed", command="", title="", said="", functions=())
+        return msgspec.structs.replace(
+            made, witnesses=[msgspec.structs.replace(one, occasions=[occasion]) for one in made.witnesses]
+        )
+
+    found = [of(suite) for suite in ("bitops", "interfaces", "replication", "units")]
+    assert earlier_tests(run, found, Catalog().suites) == {
+        "bitops": ["first", "failed"],
+        "interfaces": ["interfaces/*"],
+        "replication": ["replication/*"],
+    }, "each unit has a process of its own, the log names no server of interfaces, and replication has several targets"
