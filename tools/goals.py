@@ -200,8 +200,12 @@ def _cell(goal: Goal, values: Sequence[float]) -> str:
 class _Bench:
     """Runs `plumb`, each time in its own folder below one that is removed."""
 
-    def __init__(self, folder: Path, targets: Sequence[str], histories: Sequence[Path]) -> None:
+    def __init__(
+        self, folder: Path, targets: Sequence[str], histories: Sequence[Path], keep: Callable[[_Bench], None]
+    ) -> None:
+        """`keep` is called after each figure, so a later failure does not lose it."""
         self.folder = folder
+        self._keep = keep
         self._histories = histories
         self._targets = [word for target in targets for word in ("--target", target)]
         self._count = 0
@@ -210,6 +214,7 @@ class _Bench:
     def add(self, name: str, value: float) -> None:
         """One round's value of a figure."""
         self.figures.setdefault(name, []).append(round(value, 3))
+        self._keep(self)
         Progress().say(f"{name}: {value:.2f} {GOALS[name].unit}")
 
     def plumb(
@@ -422,19 +427,21 @@ def main(names: tuple[str, ...], rounds: int, targets: tuple[str, ...], historie
     chosen = names or tuple(name for name in MEASUREMENTS if name not in ON_REQUEST)
     measured = _conditions()
     Cache.default()
+
+    def keep(bench: _Bench) -> None:
+        if not targets:
+            store(msgspec.structs.replace(measured, figures=bench.figures))
+
     with tempfile.TemporaryDirectory(prefix="plumbline-goals-") as folder:
         # Also if it is killed: a checkout and its runs take a gigabyte.
         process.keep_folder(Path(folder))
-        bench = _Bench(Path(folder), targets, histories)
+        bench = _Bench(Path(folder), targets, histories, keep)
         for _ in range(rounds):
             # They take turns, so a temporary disturbance of the machine affects all of them.
             for name in chosen:
                 MEASUREMENTS[name](bench)
-                measured = msgspec.structs.replace(measured, figures=bench.figures)
-                if not targets:
-                    # Stored at once, so a later failure does not lose these figures.
-                    store(measured)
-    click.echo("\n".join(rows([*read(), measured] if targets else read())))
+    shown = [*read(), msgspec.structs.replace(measured, figures=bench.figures)] if targets else read()
+    click.echo("\n".join(rows(shown)))
     if measured.is_busy:
         click.echo(f"The machine was busy (load {measured.load}) before it measured: figures of time say little.")
 
