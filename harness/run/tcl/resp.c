@@ -30,6 +30,8 @@
  *                                      not wait for that.
  *     resp::close CONNECTION           Closes a connection. Harmless on one that is closed.
  *     resp::lost                       Returns why a record is incomplete; empty if all are complete.
+ *     resp::onSilence SECONDS SCRIPT   While a reply is awaited, asks SCRIPT every SECONDS whether it may still
+ *                                      come. The wait ends if SCRIPT denies it twice in a row.
  *
  * A typed reply is a list of two elements, TYPE and VALUE:
  *
@@ -73,6 +75,7 @@ enum {
     FIRST_BYTES = 65536, /* Size of the buffer of received bytes. */
     MOST_LEVELS = 1000,  /* Of nested arrays: each uses some of the stack. */
     SHOWN_BYTES = 80,    /* Received bytes that a message shows. */
+    DENIALS = 2,         /* So many in a row end the wait for a reply. */
     LENGTH_DIGITS = 18,  /* A longer length does not fit 64 bits. */
 };
 
@@ -83,17 +86,22 @@ typedef struct {
     Tcl_Obj *written_seconds; /* As the caller wrote them, for messages. */
     unsigned char *received;
     size_t size, mark, start, end;
-    long long until; /* The deadline of the current operation, in milliseconds of the monotonic clock. */
-    int record;      /* Sent and received bytes are appended to this file, if it is not -1. */
-    uint32_t number; /* The connection's, in the record. */
-    int *lost;       /* The client's. */
+    long long began;    /* When the current operation began, in milliseconds of the monotonic clock. */
+    long long deadline; /* Of the current operation. */
+    long long until;    /* How long to wait before the script of onSilence is asked; at most until the deadline. */
+    int denials;        /* How often the script has denied in a row that the reply may still come. */
+    int record;         /* Sent and received bytes are appended to this file, if it is not -1. */
+    uint32_t number;    /* The connection's, in the record. */
+    struct Client *client;
 } Connection;
 
 /* The connections by their names, and objects that every reply uses. */
-typedef struct {
+typedef struct Client {
     Tcl_HashTable connections;
     unsigned made;
     int lost; /* Why a record is incomplete, as an error number; 0 if all are complete. */
+    long long patience; /* Milliseconds before the script is asked; 0 if there is none. */
+    Tcl_Obj *script;    /* Whether an awaited reply may still come. NULL while it runs, too. */
     Tcl_Obj *types[256]; /* By the first byte of a reply. */
     Tcl_Obj *null, *bulk, *array, *plain;
 } Client;
@@ -108,9 +116,22 @@ static int fail(Tcl_Interp *interp, const char *code, Tcl_Obj *message)
     return TCL_ERROR;
 }
 
+static long long now(void)
+{
+    struct timespec moment;
+    clock_gettime(CLOCK_MONOTONIC, &moment);
+    return moment.tv_sec * 1000LL + moment.tv_nsec / 1000000;
+}
+
 static int fail_late(Tcl_Interp *interp, const Connection *connection, const char *action)
 {
     const char *seconds = Tcl_GetString(connection->written_seconds);
+    char waited[32];
+    if (connection->until < connection->deadline) {
+        /* The wait ended early. */
+        snprintf(waited, sizeof waited, "%lld", (now() - connection->began) / 1000);
+        seconds = waited;
+    }
     return fail(interp, "TIMEOUT", Tcl_ObjPrintf("the server did not %s within %s seconds", action, seconds));
 }
 
@@ -141,16 +162,17 @@ static int fail_malformed(Tcl_Interp *interp, const char *what, const unsigned c
 /* --- Deadlines and bytes.
  * ---------------------------------------------------------------------------------------- */
 
-static long long now(void)
-{
-    struct timespec moment;
-    clock_gettime(CLOCK_MONOTONIC, &moment);
-    return moment.tv_sec * 1000LL + moment.tv_nsec / 1000000;
-}
-
 static void begin(Connection *connection)
 {
-    connection->until = now() + (long long)(connection->seconds * 1000);
+    connection->began = now();
+    connection->until = connection->deadline = connection->began + (long long)(connection->seconds * 1000);
+}
+
+/* Waits at most this long before the script is asked. */
+static void be_patient(Connection *connection)
+{
+    long long then = now() + connection->client->patience;
+    connection->until = connection->client->script && then < connection->deadline ? then : connection->deadline;
 }
 
 /* Waits for events at the socket. False if they do not occur before the deadline. */
@@ -190,9 +212,9 @@ static void record(Connection *connection, bool is_reply, const unsigned char *b
         return;
     ssize_t written = writev(connection->record, parts, 2);
     if (written < 0)
-        *connection->lost = errno;
+        connection->client->lost = errno;
     else if ((size_t)written != sizeof head + count)
-        *connection->lost = ENOSPC;
+        connection->client->lost = ENOSPC;
 }
 
 typedef enum { RECEIVED, NOTHING_YET, CLOSED } Receipt;
@@ -215,6 +237,26 @@ static Receipt receive(Connection *connection)
     return count < 0 && errno == EAGAIN ? NOTHING_YET : CLOSED;
 }
 
+/* Whether to wait longer for a reply. The script uses connections of its own, for which it is not asked. */
+static bool may_still_come(Tcl_Interp *interp, Connection *connection)
+{
+    Client *client = connection->client;
+    Tcl_Obj *script = client->script;
+    int may = 1;
+    if (connection->until >= connection->deadline || !script)
+        return false;
+    client->script = NULL;
+    if (Tcl_EvalObjEx(interp, script, TCL_EVAL_GLOBAL) == TCL_OK)
+        Tcl_GetBooleanFromObj(NULL, Tcl_GetObjResult(interp), &may);
+    Tcl_ResetResult(interp);
+    client->script = script;
+    connection->denials = may ? 0 : connection->denials + 1;
+    if (connection->denials == DENIALS)
+        return false;
+    be_patient(connection);
+    return true;
+}
+
 /* Receives some bytes of a reply, and waits for them if necessary. */
 static int receive_more(Tcl_Interp *interp, Connection *connection)
 {
@@ -225,7 +267,7 @@ static int receive_more(Tcl_Interp *interp, Connection *connection)
         case CLOSED:
             return fail_closed(interp, connection);
         case NOTHING_YET:
-            if (!await(connection, POLLIN))
+            if (!await(connection, POLLIN) && !may_still_come(interp, connection))
                 return fail_late(interp, connection, "finish its reply");
         }
     }
@@ -504,6 +546,8 @@ static Tcl_Obj *encoded(int count, Tcl_Obj *const words[])
 static int read_one(Tcl_Interp *interp, Client *client, Connection *connection, Tcl_Obj **reply)
 {
     begin(connection);
+    be_patient(connection);
+    connection->denials = 0;
     if (connection->start == connection->end)
         connection->start = connection->end = 0;
     connection->mark = connection->start;
@@ -633,7 +677,7 @@ static int connect_command(ClientData data, Tcl_Interp *interp, int count, Tcl_O
         .written_seconds = words[2],
         .record = -1,
         .number = client->made + 1,
-        .lost = &client->lost,
+        .client = client,
     };
     begin(&connection);
     const char *endpoint = Tcl_GetString(words[1]);
@@ -665,6 +709,24 @@ static int lost_command(ClientData data, Tcl_Interp *interp, int count, Tcl_Obj 
     const Client *client = data;
     (void)count, (void)words;
     Tcl_SetObjResult(interp, Tcl_NewStringObj(client->lost ? strerror(client->lost) : "", -1));
+    return TCL_OK;
+}
+
+static int on_silence_command(ClientData data, Tcl_Interp *interp, int count, Tcl_Obj *const words[])
+{
+    Client *client = data;
+    double seconds;
+    if (count != 3) {
+        Tcl_WrongNumArgs(interp, 1, words, "seconds script");
+        return TCL_ERROR;
+    }
+    if (Tcl_GetDoubleFromObj(interp, words[1], &seconds) != TCL_OK)
+        return TCL_ERROR;
+    if (client->script)
+        Tcl_DecrRefCount(client->script);
+    client->patience = (long long)(seconds * 1000);
+    client->script = words[2];
+    Tcl_IncrRefCount(client->script);
     return TCL_OK;
 }
 
@@ -772,6 +834,7 @@ int Resp_Init(Tcl_Interp *interp)
         {"::resp::call", call_command},       {"::resp::replyBytes", reply_bytes_command},
         {"::resp::close", close_command},     {"::resp::closing", closing_command},
         {"::resp::hangUp", hang_up_command},  {"::resp::lost", lost_command},
+        {"::resp::onSilence", on_silence_command},
     };
     static const struct {
         unsigned char first;
@@ -786,6 +849,8 @@ int Resp_Init(Tcl_Interp *interp)
     Client *client = (Client *)Tcl_Alloc(sizeof *client);
     client->made = 0;
     client->lost = 0;
+    client->patience = 0;
+    client->script = NULL;
     Tcl_InitHashTable(&client->connections, TCL_STRING_KEYS);
     for (size_t index = 0; index < sizeof types / sizeof *types; index++)
         client->types[types[index].first] = kept(types[index].name);

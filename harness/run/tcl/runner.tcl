@@ -150,6 +150,7 @@ proc loadClient {library} {
         set compile "cc -shared -fPIC -O2 -DUSE_TCL_STUBS [shellWord $source] -ltclstub8.6 -o [shellWord $library]"
         fail 4 "the client cannot be loaded: $message" $library "$compile   (tcl8.6-dev has its header)"
     }
+    ::resp::onSilence $::endpoint::silence ::endpoint::MayOwe
 }
 
 proc readDeadline {text} {

@@ -187,6 +187,25 @@ def test_failures_have_different_codes(served: Callable[..., str], what: str) ->
     assert said == f"{{RESP {code}}} {{{message}}}"
 
 
+@pytest.mark.parametrize(
+    ("script", "ends_early"),
+    [("expr 0", True), ("expr 1", False), ("expr {[incr asked] % 2}", False), ("error unknown", False)],
+    ids=["denied", "affirmed", "denied at times", "unknown"],
+)
+def test_the_wait_for_a_reply_ends_early_if_a_script_denies_it_twice(
+    served: Callable[..., str], script: str, *, ends_early: bool
+) -> None:
+    seconds = "30" if ends_early else "0.5"
+    said = served(
+        f"resp::onSilence 0.01 {{{script}}}\nresp::send $connection x\nresp::reply $connection",
+        b"+O",
+        closes=False,
+        deadline=seconds,
+    )
+    waited = "0" if ends_early else seconds
+    assert said == f"{{RESP TIMEOUT}} {{the server did not finish its reply within {waited} seconds}}"
+
+
 def test_a_failure_shows_only_the_first_bytes(served: Callable[..., str]) -> None:
     shown = served("resp::send $connection x; resp::reply $connection", b"$" + b"y" * 5000 + b"\r\n")
     assert shown == "{RESP MALFORMED} {a reply has the length: '" + "y" * 80 + "'}"
