@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from harness.analysis.code.jump_tables import JumpTable
     from harness.analysis.code.object_file import ObjectSymbol
 
-RECIPE = "7"
+RECIPE = "8"
 """Part of every map: raise it when digests are made in another way."""
 _WRITE, _MERGED = 1, 0x10
 """SHF_WRITE, SHF_MERGE of <elf.h>."""
