@@ -30,6 +30,10 @@ SETUP_SECONDS = 900.0
 TEMPORARY = "/tmp"  # noqa: S108 - the folder that trials replace
 START = "the start of pytest"
 """Stands for the test that fails if a change keeps pytest from starting: the harness has a plugin."""
+END = "the end of pytest"
+"""Stands for the test that fails if pytest ends or is killed before it has run its tests: a change may kill it."""
+_WHOLE = frozenset({0, 1})
+"""pytest's exit status if it has run its tests."""
 MEMORY = "8g"
 """Size of a trial's layer and of its temporary files, each: what a mutant writes without an end stays within."""
 SCRIPT = """\
@@ -71,8 +75,12 @@ class TrialResult(Record, frozen=True):
 
     @property
     def failed(self) -> list[str]:
-        """The tests that failed, and the files that could not be read, in the order of their ends."""
-        return list(dict.fromkeys(end.test for end in self.ends if end.outcome == "failed"))
+        """The tests that failed, and the files that could not be read, in the order of their ends.
+
+        A pytest that ended without a failure and before its last test says nothing of the others: END.
+        """
+        found = list(dict.fromkeys(end.test for end in self.ends if end.outcome == "failed"))
+        return found or ([END] if not self.expired and self.code not in _WHOLE else [])
 
 
 class Checkout:
