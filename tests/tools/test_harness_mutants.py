@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
 from harness.core import json_codec
 from harness.core.strict_toml import ROOT
@@ -265,18 +266,22 @@ def test_tests_on_servers_run_for_halves_of_the_mutants_that_they_enter(tmp_path
 
 
 class EndingCheckout(FakeCheckout):
-    """A change of `never` ends pytest before its first test."""
+    """A change of `never` ends pytest before its first test, with a status that its result has."""
+
+    result = TrialResult(ends=[], expired=False, code=0, seconds=0.1, finished=False)
 
     def run(self, _files: Sequence[str], **options: Any) -> TrialResult:
         changed = (options.get("changed") or {}).get(FILE, b"")
         if changed and b"while one != 0:\n        one = one - 1\n    return one\n" not in changed:
-            return TrialResult(ends=[], expired=False, code=-9, seconds=0.1)
+            return self.result
         return super().run(_files, **options)
 
 
-def test_a_mutant_that_ends_pytest_is_killed_and_hides_no_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("code", "finished"), [(-9, False), (0, False), (2, True)], ids=["kill", "exit", "interrupt"])
+def test_a_mutant_that_ends_pytest_is_killed_and_hides_no_other(tmp_path: Path, code: int, *, finished: bool) -> None:
     """Regression: the tests that had not run counted as passed, and so every mutant beside it as a survivor."""
     checkout = EndingCheckout(tmp_path)
+    checkout.result = msgspec.structs.replace(checkout.result, code=code, finished=finished)
     checkout.state.mkdir()
     journal = Journal(checkout.state / "journal")
     stages = Stages(checkout, journal, time.monotonic() + 60, str)  # type: ignore[arg-type]

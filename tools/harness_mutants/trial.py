@@ -72,6 +72,8 @@ class TrialResult(Record, frozen=True):
     code: int
     """pytest's exit status."""
     seconds: float
+    finished: bool = True
+    """Whether pytest's session came to its end. A process that is killed or calls os._exit() tells no other status."""
 
     @property
     def failed(self) -> list[str]:
@@ -80,7 +82,8 @@ class TrialResult(Record, frozen=True):
         A pytest that ended without a failure and before its last test says nothing of the others: END.
         """
         found = list(dict.fromkeys(end.test for end in self.ends if end.outcome == "failed"))
-        return found or ([END] if not self.expired and self.code not in _WHOLE else [])
+        is_whole = self.finished and self.code in _WHOLE
+        return found or ([END] if not self.expired and not is_whole else [])
 
 
 class Checkout:
@@ -176,7 +179,10 @@ class Checkout:
             if keep is not None:
                 shutil.rmtree(keep, ignore_errors=True)
                 shutil.copytree(results, keep)
-            return TrialResult(ends=ends, expired=ended.expired, code=ended.code, seconds=ended.seconds)
+            finished = (results / pytest_plugin.FINISHED).exists()
+            return TrialResult(
+                ends=ends, expired=ended.expired, code=ended.code, seconds=ended.seconds, finished=finished
+            )
 
     def _write(self, layer: Path, orders: Mapping[str, object], changed: Mapping[str, bytes]) -> None:
         """The files of the trial that differ from the clone's."""
