@@ -54,7 +54,7 @@ from suites.fuzz.grammar import Grammar, grammar
 from suites.moduleapi.test_census import UncalledList
 from suites.upstream import table as upstream
 from suites.visible import table as visible
-from tools import boards, bugs, encodings, goals, recall, stored_data
+from tools import boards, bugs, encodings, goals, recall, stored_data, sweeps
 from tools.harness_mutants import document as harness_mutants
 from tools.matrix import page as matrix_page
 from tools.survey import document as survey
@@ -319,6 +319,7 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
     ENCODINGS: lambda: with_tables(
         ENCODINGS,
         {
+            "sweeps": sweeps.rows,
             "summary": encodings.summary_rows,
             **{isa: functools.partial(encodings.isa_rows, isa) for isa in encodings.stored_isas()},
         },

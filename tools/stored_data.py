@@ -13,7 +13,7 @@ from harness.core.strict_toml import ROOT
 from harness.report.markdown_table import table
 from harness.report.schema import field_docstrings
 from harness.workflows.mutation_testing.recall.document import RecallDocument
-from tools import boards, bugs, encodings, goals
+from tools import boards, bugs, encodings, goals, sweeps
 from tools.harness_mutants.document import MutantsDocument
 from tools.matrix.document import Matrix
 from tools.survey.document import Answers, PackageList
@@ -94,6 +94,13 @@ DATA = (
         "`python -m tools.found`",
         "FOUND.md",
         bugs.StoredAnswers,
+    ),
+    StoredData(
+        "sweeps.json",
+        "What emulators have executed of every instruction set",
+        "`python -m tools.sweeps`",
+        "ENCODINGS.md",
+        dict[str, sweeps.Swept],
     ),
     StoredData("matrix.json", "Releases, compilers and machines", "`python -m tools.matrix`", "MATRIX.md", Matrix),
     StoredData("trees.json", "Commits between releases", "`python -m tools.trees`", "TREES.md", TreeAnswers),

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
 from harness.core import json_codec
 from harness.core.strict_toml import ROOT
@@ -15,7 +16,7 @@ from tools.harness_mutants.journal import TIME, Entry, Journal
 from tools.harness_mutants.operators import Mutant, compiles, mutants_in, mutants_of
 from tools.harness_mutants.sample import draw
 from tools.harness_mutants.stages import Stages, apart, changed_files
-from tools.harness_mutants.trial import End, TrialResult
+from tools.harness_mutants.trial import END, End, TrialResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -262,6 +263,36 @@ def test_tests_on_servers_run_for_halves_of_the_mutants_that_they_enter(tmp_path
     }
     asked = {tests for tests in checkout.trials if len(tests) == 1}
     assert asked == {("tests/test_example.py::test_first",), ("tests/test_example.py::test_never",)}
+
+
+class EndingCheckout(FakeCheckout):
+    """A change of `never` ends pytest before its first test, with a status that its result has."""
+
+    result = TrialResult(ends=[], expired=False, code=0, seconds=0.1, finished=False)
+
+    def run(self, _files: Sequence[str], **options: Any) -> TrialResult:
+        changed = (options.get("changed") or {}).get(FILE, b"")
+        if changed and b"while one != 0:\n        one = one - 1\n    return one\n" not in changed:
+            return self.result
+        return super().run(_files, **options)
+
+
+@pytest.mark.parametrize(("code", "finished"), [(-9, False), (0, False), (2, True)], ids=["kill", "exit", "interrupt"])
+def test_a_mutant_that_ends_pytest_is_killed_and_hides_no_other(tmp_path: Path, code: int, *, finished: bool) -> None:
+    """Regression: the tests that had not run counted as passed, and so every mutant beside it as a survivor."""
+    checkout = EndingCheckout(tmp_path)
+    checkout.result = msgspec.structs.replace(checkout.result, code=code, finished=finished)
+    checkout.state.mkdir()
+    journal = Journal(checkout.state / "journal")
+    stages = Stages(checkout, journal, time.monotonic() + 60, str)  # type: ignore[arg-type]
+    executions = stages.measure_quick()
+    chosen = [one for one in checkout.mutants if one.function in {"add", "never"} and one.operator != "condition"]
+    for one in chosen:
+        journal.add(Entry(mutant=one.name, stage="covering", state="uncovered"))
+    stages.quick(chosen, executions)
+    found = {one.name: entry.by for one in chosen if (entry := journal.get(one.name, "quick"))}
+    assert {by for name, by in found.items() if "::never::" in name} == {END}
+    assert {by.rpartition("_")[2] for name, by in found.items() if "::add::" in name} == {"first"}
 
 
 def test_an_interrupted_command_continues_where_it_was(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from tools.harness_mutants.observer import OBSERVER
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-ENDS, LINES = "ends.jsonl", "lines.coverage"
-"""In the folder of results: how tests ended, and the data of coverage."""
+ENDS, LINES, FINISHED = "ends.jsonl", "lines.coverage", "finished"
+"""In the folder of results: how tests ended, the data of coverage, and a file if the session came to its end."""
 
 _STARTED: dict[str, float] = {}
 _COVERAGE: list[coverage.Coverage] = []
@@ -77,6 +77,12 @@ def pytest_fixture_setup(
         return (yield)
     finally:
         _begin(before)
+
+
+def pytest_sessionfinish() -> None:
+    """The session has come to its end."""
+    if OBSERVER is not None:
+        (OBSERVER.folder / FINISHED).touch()
 
 
 def pytest_unconfigure() -> None:

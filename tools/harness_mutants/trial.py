@@ -30,6 +30,10 @@ SETUP_SECONDS = 900.0
 TEMPORARY = "/tmp"  # noqa: S108 - the folder that trials replace
 START = "the start of pytest"
 """Stands for the test that fails if a change keeps pytest from starting: the harness has a plugin."""
+END = "the end of pytest"
+"""Stands for the test that fails if pytest ends or is killed before it has run its tests: a change may kill it."""
+_WHOLE = frozenset({0, 1})
+"""pytest's exit status if it has run its tests."""
 MEMORY = "8g"
 """Size of a trial's layer and of its temporary files, each: what a mutant writes without an end stays within."""
 SCRIPT = """\
@@ -68,11 +72,18 @@ class TrialResult(Record, frozen=True):
     code: int
     """pytest's exit status."""
     seconds: float
+    finished: bool = True
+    """Whether pytest's session came to its end. A process that is killed or calls os._exit() tells no other status."""
 
     @property
     def failed(self) -> list[str]:
-        """The tests that failed, and the files that could not be read, in the order of their ends."""
-        return list(dict.fromkeys(end.test for end in self.ends if end.outcome == "failed"))
+        """The tests that failed, and the files that could not be read, in the order of their ends.
+
+        A pytest that ended without a failure and before its last test says nothing of the others: END.
+        """
+        found = list(dict.fromkeys(end.test for end in self.ends if end.outcome == "failed"))
+        is_whole = self.finished and self.code in _WHOLE
+        return found or ([END] if not self.expired and not is_whole else [])
 
 
 class Checkout:
@@ -168,7 +179,10 @@ class Checkout:
             if keep is not None:
                 shutil.rmtree(keep, ignore_errors=True)
                 shutil.copytree(results, keep)
-            return TrialResult(ends=ends, expired=ended.expired, code=ended.code, seconds=ended.seconds)
+            finished = (results / pytest_plugin.FINISHED).exists()
+            return TrialResult(
+                ends=ends, expired=ended.expired, code=ended.code, seconds=ended.seconds, finished=finished
+            )
 
     def _write(self, layer: Path, orders: Mapping[str, object], changed: Mapping[str, bytes]) -> None:
         """The files of the trial that differ from the clone's."""

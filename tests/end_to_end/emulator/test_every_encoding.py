@@ -18,7 +18,7 @@ from harness.isa import rules
 from harness.record import fault_log
 from harness.run.sweep import comparison, program
 from tests.end_to_end.support import machines
-from tools import decoders
+from tools import decoders, sweeps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,6 +157,21 @@ def test_an_effect_that_differs_from_the_table_is_reported(text: str, change: di
     assert [(one.encoding, one.place) for one in result.disagreements] == [
         (altered.name, place) for place in comparison.PLACES
     ]
+
+
+def test_only_what_does_as_prescribed_under_every_policy_counts_as_executed(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = machines.set_up(("armv5",))["armv5"]
+    (right,) = [one for one in program.encodings(setup.target) if one.text == "ldrh r2, [r4, #8]!"]
+    monkeypatch.setattr(program, "encodings", lambda _: [right])
+    found = sweeps.sweep(setup)
+    assert isinstance(found, sweeps.Swept)
+    assert {"signal", "fixup", "ignore", "strict", "linux-arm-2", "audit"} <= set(found.policies)
+    assert (found.encodings, found.executions) == (1, 128 * len(found.policies))
+    assert found.digest == sweeps.digest(setup.target)
+    monkeypatch.setattr(program, "encodings", lambda _: [right._replace(writeback=4)])
+    wrong = sweeps.sweep(setup)
+    assert isinstance(wrong, list)
+    assert [line.partition(":")[0] for line in wrong[::2]] == found.policies
 
 
 @pytest.mark.slow(instead="the other tests of test_every_encoding.py, for wrong rows of the required targets")

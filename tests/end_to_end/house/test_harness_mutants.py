@@ -16,7 +16,7 @@ from harness.core.errors import InfrastructureError, UsageError
 from tools.harness_mutants.executions import Executions
 from tools.harness_mutants.operators import mutants_in
 from tools.harness_mutants.stages import changed_files
-from tools.harness_mutants.trial import Checkout
+from tools.harness_mutants.trial import END, Checkout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,6 +148,14 @@ def test_a_mutant_without_end_is_ended_by_the_time_limit(checkout: Checkout) -> 
     assert result.failed == []
     assert time.monotonic() - started < 60
     assert running(str(checkout.root)) == []
+
+
+def test_a_mutant_that_ends_pytest_is_noticed(checkout: Checkout) -> None:
+    ending = CODE.replace("    return number\n", "    __import__('os')._exit(0)\n")
+    result = checkout.run(["tests"], seconds=100, changed={"harness/core/code.py": ending.encode()})
+    assert [end.test.rpartition("::")[2] for end in result.ends] == ["test_double", "test_fixture", "test_process"]
+    assert result.failed == [END]
+    assert checkout.run(["tests"], seconds=100).failed == []
 
 
 @pytest.mark.parametrize("lines", [pytest.param(False, marks=pytest.mark.slow), True])

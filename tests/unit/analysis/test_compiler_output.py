@@ -146,3 +146,8 @@ def test_a_failure_that_the_makefile_ignores_is_not_what_failed(ignored: str) ->
     assert complaints(failed) == {"server.c:9:1: error: boom"}
     not_ignored = failed.replace(" (ignored)", "").replace("make: [", "make: *** [")
     assert "googletest not found" in first_error(not_ignored)
+
+
+def test_what_follows_makes_message_does_not_belong_to_the_error() -> None:
+    output = "x.c:3: error: boom\nmake[1]: *** [Makefile:9: x.o] Error 1\ngcc -c y.c\n"
+    assert first_error(output) == "x.c:3: error: boom"

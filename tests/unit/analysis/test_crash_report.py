@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from harness.analysis.crash_reports.assertion_log import CrashReport, crash_report, fault_place, reports_crash
+from harness.analysis.crash_reports.reported_fault import reported_fault
+from harness.analysis.function_symbols import function_symbols
+from harness.record.fault_log import is_misaligned, read_faults
+from tests.support import fakes
 
 PID = 4711
 
@@ -74,3 +78,19 @@ def test_the_instruction_at_fault_is_that_of_the_report(line: str, place: tuple[
     found = fault_place(f"------ STACK TRACE ------\nEIP:\n{line}\n\n{backtrace}".encode())
     assert (None if found is None else tuple(found)) == place
     assert fault_place(f"------ STACK TRACE ------\n{backtrace}".encode()) is None
+
+
+def test_a_report_gives_the_fault_that_the_server_handled() -> None:
+    """The program and the emulator's record of the same fault are stored; a server would have written the report."""
+    program = str(fakes.DATA / "stacks" / "arm")
+    (recorded,) = read_faults(fakes.DATA / "stacks" / "arm.jsonl")
+    base = 0x400000
+    (start,) = {one.start for one in function_symbols(program).found if one.name == "main"}
+    place = f"/srv/redis-server(main+{recorded.pc - base - start:#x})[{recorded.pc:#x}]"
+    report = "crashed by signal: 7, si_code: 1\n4711:M 28 Nov # Accessing address: 0x403191\nEIP:\n"
+    fault = reported_fault(f"4711:M 28 Nov # Redis 7.0.15 {report}{place}\n".encode(), PID, program, "arm")
+    assert fault is not None
+    assert fault.handled, "its handler has written the report"
+    assert (fault.event, fault.signal, fault.pc, fault.pid) == ("fault", 7, recorded.pc, PID)
+    assert recorded.instruction.startswith(fault.instruction[:8])
+    assert is_misaligned(fault)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.analysis.disassembly import access_of, disassemble, instruction_text
+from harness.core.finding import Access
 from harness.isa.architecture import InstructionSet
 from harness.record import fault_log
 from tests.support import fakes
@@ -135,6 +136,9 @@ fi
 def test_an_access_without_a_known_size_is_reported_as_such() -> None:
     record = fakes.fault(address=0x100D, access_bytes=0)
     assert str(access_of(record)) == "load of unknown size at 13 mod 16"
+    # From a kernel, of an instruction that makes no access: add r0, r0, r1
+    unread = fakes.fault(address=0x100D, instruction="010080e0", access="", access_class="", access_bytes=0)
+    assert access_of(unread, "arm") == Access(direction="", access_class="", size_bytes=0, modulo=13)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -159,3 +160,87 @@ def test_a_function_of_a_stripped_library_is_known_by_its_call_frame_information
     assert whole[0] == symbols["inner"]
     assert function_bounds(tmp_path / "stripped.so", symbols["inner"] + 1) == whole
     assert function_bounds(tmp_path / "stripped.so", 0) is None
+
+
+PUSH, POP = 0xE92D4030, 0xE8BD8030  # push {r4, r5, lr}; pop {r4, r5, pc}
+DOWN, UP = 0xE24DD008, 0xE28DD008  # sub sp, sp, #8; add sp, sp, #8
+CALL, LOAD = 0xEB000010, 0xE4DE3001  # bl; ldrb r3, [lr], #1
+CODE, MAPPED, STACK = 0x200, 0x10000, 0x70000
+FUNCTION = 0x12
+
+
+def arm_object(path: Path, functions: dict[str, list[int]], *, stripped: bool = False) -> dict[str, int]:
+    """Write an object (ELF, 32-bit ARM) with these functions, one behind the other, and no unwind tables.
+
+    Function -> its address when the file is mapped.
+    """
+    starts, code, names, rows = {}, b"", b"\0", [bytes(16)]
+    for name, words in functions.items():
+        starts[name] = MAPPED + CODE + len(code)
+        rows.append(struct.pack("<IIIBBH", len(names), CODE + len(code), 4 * len(words), FUNCTION, 0, 1))
+        names += name.encode() + b"\0"
+        code += b"".join(word.to_bytes(4, "little") for word in words)
+    # Offset of the name, type, linked section of names, bytes of an entry.
+    parts = [(1, 3, 0, 0, b"\0.names\0.symtab\0")]
+    if not stripped:
+        parts += [(1, 3, 0, 0, names), (8, 2, 2, 16, b"".join(rows))]
+    head, content = [bytes(40)], code
+    for place, kind, link, entry, part in parts:
+        head.append(struct.pack("<10I", place, kind, 0, 0, CODE + len(content), len(part), link, 0, 1, entry))
+        content += part
+    size = CODE + len(code)
+    segment = struct.pack("<8I", 1, 0, 0, 0, size, size, 5, 0x1000)
+    first = struct.pack("<16sHHIIIIIHHHHHH", b"\x7fELF\1\1\1", 3, 40, 1, 0, 52, 84, 0, 52, 32, 1, 40, len(head), 1)
+    path.write_bytes((first + segment + b"".join(head)).ljust(CODE, b"\0") + content)
+    return starts
+
+
+def fault_in_arm(path: Path, pc: int, link: int, words: list[int]) -> fault_log.Fault:
+    """A fault in an object of `arm_object`, with these words on the stack."""
+    registers = [0] * 13 + [STACK, link, pc]
+    return msgspec.structs.replace(
+        fakes.fault(
+            pc=pc,
+            registers=[value.to_bytes(4, "little").hex() for value in registers],
+            maps=[fault_log.MapRecord(start=MAPPED, end=MAPPED + 0x1000, offset=0, path=str(path))],
+        ),
+        stack_address=STACK,
+        stack=b"".join(word.to_bytes(4, "little") for word in words).hex(),
+    )
+
+
+CALLING = [PUSH, DOWN, CALL, UP, POP]
+"""A function that calls another one; its call ends after three instructions."""
+BEHIND = 12
+LOCALS = [1, 2]
+
+
+def test_without_tables_the_code_of_functions_tells_what_they_have_pushed(tmp_path: Path) -> None:
+    starts = arm_object(tmp_path / "code", {"main": CALLING, "outer": CALLING, "inner": [PUSH, DOWN, LOAD]})
+    in_outer, in_main = starts["outer"] + BEHIND, starts["main"] + BEHIND
+    stack = [*LOCALS, 4, 5, in_outer, *LOCALS, 4, 5, in_main, *LOCALS, 4, 5, 0]
+    fault = fault_in_arm(tmp_path / "code", starts["inner"] + 8, 0, stack)
+    assert call_chain(fault, "arm") == [in_outer - 1, in_main - 1]
+
+
+def test_a_caller_that_has_not_pushed_its_return_address_is_the_last_one_known(tmp_path: Path) -> None:
+    starts = arm_object(tmp_path / "code", {"outer": [DOWN, LOAD, CALL, UP], "inner": [PUSH, DOWN, LOAD]})
+    in_outer = starts["outer"] + BEHIND
+    fault = fault_in_arm(tmp_path / "code", starts["inner"] + 8, 0, [*LOCALS, 4, 5, in_outer, *LOCALS, 4, 5, in_outer])
+    assert call_chain(fault, "arm") == [in_outer - 1]
+
+
+def test_what_another_function_pushes_does_not_count_for_a_leaf_without_a_symbol(tmp_path: Path) -> None:
+    """The stack still has a return address where the function before the leaf would have pushed its own."""
+    starts = arm_object(tmp_path / "code", {"caller": CALLING, "other": CALLING, "leaf": [LOAD, LOAD]}, stripped=True)
+    left = starts["other"] + BEHIND
+    in_caller = starts["caller"] + BEHIND
+    fault = fault_in_arm(tmp_path / "code", starts["leaf"] + 4, in_caller, [*LOCALS, 4, 5, left, *LOCALS, 4, 5, left])
+    assert call_chain(fault, "arm") == [in_caller - 1]
+
+
+def test_a_function_without_a_symbol_that_has_called_another_one_is_known_by_its_code(tmp_path: Path) -> None:
+    starts = arm_object(tmp_path / "code", {"outer": CALLING, "inner": [PUSH, DOWN, CALL, LOAD]}, stripped=True)
+    in_outer, link = starts["outer"] + BEHIND, starts["inner"] + BEHIND
+    fault = fault_in_arm(tmp_path / "code", starts["inner"] + BEHIND, link, [*LOCALS, 4, 5, in_outer, *LOCALS, 4, 5, 0])
+    assert call_chain(fault, "arm") == [in_outer - 1]

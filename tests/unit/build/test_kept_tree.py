@@ -197,6 +197,15 @@ def test_files_that_a_script_generates_are_not_kept(tmp_path: Path) -> None:
     assert place.build_and_compare() == {*ALL, "made.o"}
 
 
+def test_a_tree_with_a_file_whose_name_is_no_text_is_not_kept(tmp_path: Path) -> None:
+    place = _Place(tmp_path)
+    (place.tree / os.fsdecode(b"docs/\xff")).touch()
+    place.build()
+    place.write({"src/one.c": "int one(void) { return 11; }\n"})
+    place.build()
+    assert place.compiled() == ALL
+
+
 def test_a_build_that_fails_keeps_nothing(place: _Place) -> None:
     place.write({"src/one.c": "int one(void) { return }\n"})
     with pytest.raises(BuildFailedError, match="does not compile"):

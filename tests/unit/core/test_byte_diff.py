@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 from rich.console import Console
 
-from harness.core.byte_diff import DifferenceError, described, excerpt, parted
+from harness.core.byte_diff import DifferenceError, by_chance, described, excerpt, parted
 from harness.core.finding import Difference, Frame, Reproduction
 from harness.judge.findings import judge
 from harness.record import cell_events, run_folder, stored_run
@@ -51,6 +51,31 @@ def test_two_byte_strings_differ_where_their_common_prefix_ends(left: bytes, rig
     else:
         assert left[:at] == right[:at]
         assert left[at : at + 1] != right[at : at + 1]
+
+
+@given(some.lists(some.text("ab 1", max_size=8), min_size=1, max_size=4))
+@example(["a a", "a a a"])
+def test_what_a_run_of_the_reference_said_is_due_to_chance(runs: list[str]) -> None:
+    assert all(by_chance(run, runs) for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("message", "runs", "expected"),
+    [
+        ("port 3 of 7", ["port 1 of 7", "port 2 of 7"], True),
+        ("port 3 of 8", ["port 1 of 7", "port 2 of 7"], False),
+        ("port 3 of 7", ["port 1 of 7"], False),
+        # With other numbers of words, everything from the first difference to the last is due to chance.
+        ("keys: a b c d, none lost", ["keys: a, none lost", "keys: b c, none lost"], True),
+        ("keys: a b c d, 1 lost", ["keys: a, none lost", "keys: b c, none lost"], False),
+        ("key: a, none lost", ["keys: a, none lost", "keys: b c, none lost"], False),
+        ("keys:", ["keys: a, none lost", "keys: b c, none lost"], False),
+    ],
+)
+def test_a_message_differs_by_chance_where_the_runs_of_the_reference_do(
+    message: str, runs: list[str], *, expected: bool
+) -> None:
+    assert by_chance(message, runs) is expected
 
 
 def swapped(key: Key, what: str) -> bytes:

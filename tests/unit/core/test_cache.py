@@ -461,6 +461,17 @@ def test_waiting_for_a_lock_is_reported(tmp_path: Path, monkeypatch: pytest.Monk
     assert set(messages) == {"waiting for another build, which holds builds-x"}
 
 
+def test_every_other_command_that_uses_the_cache_is_known(tmp_path: Path) -> None:
+    """Each of these has a lock of its own, as in a process of its own."""
+    commands = [Cache(tmp_path) for _ in range(4)]
+    for cache in commands:
+        cache.folder("builds", "key", lambda _: None)
+    for cache in commands:
+        with cache.use.removal():
+            assert len(cache.use.others()) == 3
+            assert len(cache.use.users()) == 4
+
+
 def test_leftovers_of_a_release_with_other_locks_are_swept_when_they_are_old(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     old, new = cache.path("builds", ".key-asdp_3pv"), cache.path("work", "qemu-1")

@@ -62,6 +62,22 @@ def test_it_is_our_child_with_its_own_session_token_and_words(server: ForkServer
     assert not any(lives(each.pid) for each in pair)
 
 
+def test_words_longer_than_its_servers_are_cut_and_damage_no_environment(server: ForkServer, tmp_path: Path) -> None:
+    words = ["one", f"import time; time.sleep({SLEEP})", "x" * 10_000]
+    with (tmp_path / "log").open("wb") as log:
+        started = process.start(words, output=log, spawn=server.spawn)
+    try:
+        with open(f"/proc/{started.pid}/cmdline", "rb") as file:  # noqa: PTH123 - as the kernel shows it
+            shown = file.read().rstrip(b"\0")
+        assert shown.startswith(b"one\0")
+        assert "\0".join(words).encode().startswith(shown)
+        with open(f"/proc/{started.pid}/environ", "rb") as file:  # noqa: PTH123
+            assert f"{process_tree.MARK}={process_tree.token_of(started.pid)}".encode() in file.read().split(b"\0")
+        assert process_tree.token_of(started.pid)
+    finally:
+        process.kill_group(started)
+
+
 def test_the_environment_that_its_children_inherit_names_it(server: ForkServer, tmp_path: Path) -> None:
     code = "import os; print(os.environ['PLUMBLINE_PROCESS'] in open('/proc/self/environ').read())"
     result = process.run(["p", code], deadline_seconds=WAIT_SECONDS, spawn=server.spawn, folder=tmp_path)

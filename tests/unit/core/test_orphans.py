@@ -14,7 +14,7 @@ import pytest
 
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import leftovers, process, process_tree
-from harness.core.processes.supervisor import INTERRUPTED, STOPPED
+from harness.core.processes.supervisor import AGAIN_SECONDS, INTERRUPTED, STOPPED, tell_begun
 from harness.core.strict_toml import ROOT
 from tests.support import fakes
 from tests.support.survivors import SLEEP, WAIT_SECONDS, eventually, lives, pids_in
@@ -289,13 +289,16 @@ def command():
     except KeyboardInterrupt:
         time.sleep(600)
 supervisor.GRACE_SECONDS = {grace}
+supervisor.AGAIN_SECONDS = {again}
 os._exit(supervisor.supervise(command))
 """
 
 
 @contextlib.contextmanager
-def hanging(there: Path, first: str, *, grace: float = 600) -> Iterator[subprocess.Popen[str]]:
-    text = HANGS.format(first=first, there=str(there), grace=grace)
+def hanging(
+    there: Path, first: str, *, grace: float = 600, again: float = AGAIN_SECONDS
+) -> Iterator[subprocess.Popen[str]]:
+    text = HANGS.format(first=first, there=str(there), grace=grace, again=again)
     with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stderr=subprocess.PIPE, encoding="utf-8") as plumb:
         try:
             assert eventually(there.exists)
@@ -322,6 +325,17 @@ def test_a_second_signal_does_not_wait_for_a_hanging_command(tmp_path: Path) -> 
         assert eventually(ended_when_asked_again)
         _, errors = plumb.communicate(timeout=3 * WAIT_SECONDS)
     assert (plumb.returncode, errors) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
+
+
+def test_a_second_signal_soon_after_the_first_is_the_same_request(tmp_path: Path) -> None:
+    with hanging(tmp_path / "there", "process.stop_on_signals()", again=600) as plumb:
+        for _ in range(2):
+            plumb.send_signal(signal.SIGTERM)
+            assert still_runs(plumb)
+
+
+def test_a_command_without_a_supervisor_tells_nobody_that_it_stops() -> None:
+    tell_begun()
 
 
 def test_a_command_that_blocks_signals_is_killed_after_a_grace_period(tmp_path: Path) -> None:

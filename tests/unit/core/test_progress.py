@@ -104,6 +104,13 @@ def test_all_lines_of_an_inner_run_name_it() -> None:
     assert len(lines) >= 4
 
 
+def test_a_message_on_standard_error_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "key:warning:value of [red]one[/red] is " + "longer " * 20 + "than a line"
+    progress_module.Progress().say(text)
+    out, err = capsys.readouterr()
+    assert (out, lines_of(err)) == ("", [text])
+
+
 SHOWN = """
 import sys, time
 from harness.core import progress

@@ -106,9 +106,12 @@ def test_the_next_command_removes_abandoned_folders_and_no_held_ones(place: Path
             os.utime(folder, (1, 1))
         foreign = fakes.write(place / "plumb-of-somebody" / "file", "")
         os.utime(foreign.parent, (1, 1))
+        # Their commands may not have locked them yet.
+        young = [fakes.write(place / f"plumb-young-{number}" / "lock", "").parent for number in range(8)]
         with command(place, 0) as following:
             following.wait()
         assert (left.exists(), held.is_dir(), foreign.is_file()) == (False, True, True)
+        assert all(folder.is_dir() for folder in young)
         alive.kill()
 
 

@@ -119,6 +119,12 @@ def test_every_target_has_outcomes_that_must_be_seen_and_outcomes_that_must_not(
     assert len({case.name for case in cases}) == len(cases)
 
 
+@pytest.mark.parametrize("target", ["native", "m68k", "armv5"])
+def test_a_machine_that_reorders_nothing_has_no_litmus_tests(target: str) -> None:
+    with pytest.raises(UsageError, match=f"memory order 'weak' is not available on {target}"):
+        litmus.source(CATALOG.targets[target])
+
+
 def verdict(target: str, name: str) -> str:
     return next(case.verdict for case in litmus.cases(CATALOG.targets[target]) if case.name == name)
 

@@ -125,3 +125,15 @@ def test_a_function_without_a_symbol_begins_where_the_link_register_is_pushed(
     assert entry is not None
     state = [*[""] * 25, "20000000" if thumb else "00000000"]
     assert entry(b"".join(word.to_bytes(4, "little") for word in code), state) == expected
+
+
+@pytest.mark.parametrize("machine", ["arm", "armeb"])
+@pytest.mark.parametrize(("symbol", "length"), [(0x1000, 4), (0x1001, 2)], ids=["arm", "thumb"])
+def test_the_lowest_bit_of_a_functions_symbol_tells_its_instruction_set(machine: str, symbol: int, length: int) -> None:
+    variant = registry.variant(machine)
+    assert variant is not None
+    assert variant.state_registers is not None
+    assert variant.state_instructions is not None
+    found = variant.state_instructions(variant.state_registers(symbol))
+    assert found.instruction_bytes == (4 if length == 4 else 0)
+    assert found.symbol_flag_bits == symbol & 1

@@ -144,6 +144,9 @@ def test_only_a_load_is_rotated() -> None:
         ("sparc64", "signal", "double", 8, 64, 0, "done"),
         ("sparc64", "solaris-1s", "double", 8, 64, 8, "signal"),
         ("sparc64", "solaris-8i", "double", 8, 64, 8, "done"),
+        # A register of 16 bytes contains pairs or copies: objects of C require 8 at most.
+        ("aarch64", "strict", "neon", 16, 0, 8, "done"),
+        ("aarch64", "strict", "neon", 16, 0, 4, "signal"),
         # An access through SP: arch/arm64/mm/fault.c, do_sp_pc_abort(). Only an audit continues.
         ("aarch64", "signal", "stack", 16, 0, 8, "signal"),
         ("aarch64", "fixup", "stack", 16, 0, 8, "signal"),

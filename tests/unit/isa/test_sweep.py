@@ -12,11 +12,12 @@ from harness.build.emulators.runner import Runner
 from harness.core.errors import InfrastructureError
 from harness.isa.encodings.encoding import RowForm
 from harness.isa.encodings.m68k import decoder_rows
+from harness.isa.encodings.s390x import decoder_rows as s390x_rows
 from harness.plan.catalog import Catalog
 from harness.run.sweep import comparison, program
 from harness.run.sweep.comparison import Disagreement
 from tests.support import fakes
-from tools import decoders
+from tools import decoders, sweeps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +42,7 @@ def test_each_target_has_the_expected_number_of_encodings() -> None:
     assert counts["armv5"] == {"A32": 418}
     assert counts["armv6"] == {"A32": 430}
     assert counts["armv7"] == {"A32": 1614, "T32": 1353, "T16": 17}
+    assert counts["aarch64"] == counts["aarch64_be"] == {"": 1091}
     assert counts["sparc32plus"] == counts["sparc64"] == {"": 208}
     assert counts["mips"] == counts["mipsel"] == {"": 93}
     assert counts["mips64"] == counts["mips64el"] == {"": 129}
@@ -53,6 +55,42 @@ def test_each_target_has_the_expected_number_of_encodings() -> None:
     assert counts["hppa"] == {"": 301}
     assert counts["s390x"] == {"32": 160, "48": 1082}
     assert counts["m68k"] == {"16": 335, "32": 1004, "48": 1269, "64": 1109, "80": 619, "96": 35}
+
+
+def test_every_table_of_a_required_target_has_been_executed() -> None:
+    swept = sweeps.swept_targets(CATALOG)
+    assert {name for name in swept if "required" in CATALOG.targets[name].groups} <= set(sweeps.stored())
+    assert set(sweeps.stored()) <= set(swept)
+
+
+@pytest.mark.parametrize("name", list(sweeps.stored()))
+def test_the_emulator_has_executed_the_tables_as_they_are(name: str) -> None:
+    """Every encoding at every offset under every policy, which takes minutes. A table that was changed since fails."""
+    found = sweeps.stored()[name]
+    assert found.encodings == len(program.encodings(CATALOG.targets[name]))
+    assert found.digest == sweeps.digest(CATALOG.targets[name]), f"execute it: python -m tools.sweeps {name}"
+
+
+def test_a_tables_digest_changes_with_what_is_prescribed_and_not_with_what_is_cited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = CATALOG.targets["alpha"]
+    every = program.encodings(target)
+    before = sweeps.digest(target)
+
+    def digest_with(changed: Encoding) -> str:
+        monkeypatch.setattr(program, "encodings", lambda _: [changed, *every[:0:-1]])
+        return sweeps.digest(target)
+
+    assert digest_with(every[0]._replace(section="elsewhere")) == before
+    move = every[0].moves[0]
+    for changed in (
+        every[0]._replace(writeback=4),
+        every[0]._replace(moves=(move._replace(memory=move.memory + 1), *every[0].moves[1:])),
+        every[0]._replace(unit_bytes=2 * every[0].unit_bytes),
+        every[0]._replace(before=("nop",)),
+    ):
+        assert digest_with(changed) != before
 
 
 @pytest.mark.parametrize("name", SWEPT)
@@ -182,6 +220,66 @@ def test_the_bytes_of_a_move_are_at_the_places_that_the_byte_order_prescribes(
     assert [table.place(move, machine.endianness) for move in one.moves] == places
 
 
+@pytest.mark.parametrize(
+    ("target", "name", "moves", "address"),
+    [
+        # Direction, bytes past the address, place in the register file, size, and how many bytes of the register a load
+        # fills besides. Then unit, displacement, and what is added to the base. Registers lie one behind the other.
+        # ARM DDI 0406C, A8.8.320: the base moves by the bytes of the list.
+        ("armv7", "A32 vld1.16 {d0}, [r4]!", [("load", 2 * i, 64 + 2 * i, 2, 0) for i in range(4)], (2, 0, 8)),
+        # ARM DDI 0487, C7.2: a vector of 8 bytes clears the rest of its register, and a lane does not. Lanes of 16
+        # bytes are numbered to 15. Structures lie one behind the other, in registers of 16 bytes behind the integers'.
+        (
+            "aarch64",
+            "ld1 {v0.4h}, [x4], #8",
+            [("load", 2 * i, 256 + 2 * i, 2, 8 * (i == 3)) for i in range(4)],
+            (2, 0, 8),
+        ),
+        ("aarch64", "ld1 {v0.b}[15], [x4]", [("load", 0, 271, 1, 0)], (1, 0, 0)),
+        ("aarch64", "st2 {v0.h, v1.h}[0], [x4], #4", [("store", 0, 256, 2, 0), ("store", 2, 272, 2, 0)], (2, 0, 4)),
+        ("aarch64", "ldtrh w2, [x4, #-7]", [("load", 0, 16, 2, 6)], (2, -7, 0)),
+        # The SPARC Architecture Manual V9, 6.3.1.2: in the other order the first byte is the lowest. %o2 is number 10.
+        ("sparc64", "lduha [%o4] 0x88, %o2", [("load", 0, 87, 1, 0), ("load", 1, 86, 1, 6)], (2, 0, 0)),
+        ("sparc64", "ldx [%o4 - 8], %o2", [("load", 0, 80, 8, 0)], (8, -8, 0)),
+        # The RISC-V Instruction Set Manual, 2.6: displacements have a sign.
+        ("riscv64", "RVG lw a2, -8(a0)", [("load", 0, 96, 4, 4)], (4, -8, 0)),
+        # PA-RISC 1.1, LDWM: a negative displacement is added before, a positive one afterwards.
+        ("hppa", "ldwm 17(%r4),%r3", [("load", 0, 12, 4, 0)], (4, 0, 17)),
+        ("hppa", "ldwm -18(%r4),%r3", [("load", 0, 12, 4, 0)], (4, -18, -18)),
+        ("hppa", "ldhs,mb 8(%r4),%r3", [("load", 0, 14, 2, 2)], (2, 8, 8)),
+        # Power ISA, Load String: the bytes fill registers from the left, and zeros the rest of the last one.
+        ("powerpc", "lswi 7,4,7", [("load", 0, 28, 4, 0), ("load", 4, 32, 3, 0), ("load", 4, 36, 0, 1)], (1, 0, 0)),
+        # z/Architecture Principles of Operation, 7: an even register and the next one, of which the low words count.
+        ("s390x", "32 cds %r6,%r8,0(%r4)", [("load", 0, 52, 4, 0), ("load", 4, 60, 4, 0)], (8, 0, 0)),
+        # M68000 Family Programmer's Reference Manual, 2.2.8 (a scaled index), and chapters 4 and 5: DIVU.W divides by a
+        # word, MOVEM.W stores the low words, and an immediate byte takes a word of the instruction.
+        ("m68k", "48 move.b (0x1234,%a0,%d4.l*2),%d2", [("load", 0, 11, 1, 0)], (1, 0x1234 + 2 * 8, 0)),
+        ("m68k", "16 divu.w (%a0)+,%d2", [("load", 0, 0, 0, 0)], (2, 0, 2)),
+        ("m68k", "32 movem.w %d2-%d3,-(%a0)", [("store", 0, 10, 2, 0), ("store", 2, 14, 2, 0)], (2, -4, -4)),
+        ("m68k", "32 cmpi.b #-77,(%a0)+", [("load", 0, 0, 0, 0)], (1, 0, 1)),
+        ("m68k", "32 fmove.b 11(%a5),%fp0; fmove.b %fp0,(%a0)", [("store", 0, 11, 1, 0)], (1, 0, 0)),
+        ("m68k", "32 fmove.d 64(%a5),%fp0; fmove.d %fp0,(%a0)", [("store", 0, 64, 8, 0)], (8, 0, 0)),
+    ],
+)
+def test_an_encoding_moves_what_the_manual_says(
+    target: str, name: str, moves: list[tuple[str, int, int, int, int]], address: tuple[int, int, int]
+) -> None:
+    one = encoding(target, name)
+    assert [(move.direction, move.memory, move.register, move.size, move.extension) for move in one.moves] == moves
+    assert (one.unit_bytes, one.displacement, one.writeback) == address
+
+
+def test_a_store_after_a_successful_comparison_is_of_the_second_pair() -> None:
+    """CDS compares with a pair that is fetched before, and stores %r8 and %r9."""
+    (one,) = (
+        each
+        for each in program.encodings(CATALOG.targets["s390x"])
+        if each.text == "cds %r0,%r8,8(%r4)" and each.moves[0].direction == "store"
+    )
+    assert [(move.memory, move.register, move.size) for move in one.moves] == [(0, 68, 4), (4, 76, 4)]
+    assert one.results == ((16, 0),), "the condition code is 0"
+
+
 def test_a_program_continues_after_the_instructions_that_show_an_effect() -> None:
     target = CATALOG.targets["m68k"]
     compared, set_to = encoding("m68k", "16 move.l (%a0),%d2; cmp.l (%a0),%d2"), encoding("m68k", "32 bset #7,(%a0)")
@@ -255,6 +353,83 @@ def test_rows_of_the_68000_are_split_by_addressing_mode_and_later_ones_take_prec
     assert ("negx (d16,An)", 0xFF380000, 0x40280000) in long
     assert ("negx (d8,An,Xn)", 0xFF380100, 0x40300000) in long
     assert ("cas (An)", 0xFFF8FE38, 0x0ED00000) in long
+
+
+def test_a_move_of_the_68000_has_two_operands_of_which_one_is_simple_if_both_are_in_memory(tmp_path: Path) -> None:
+    """M68000 Family Programmer's Reference Manual, 4, MOVE: source in the lowest six bits, destination above them."""
+    table = tmp_path / "translate.c"
+    table.write_text("    BASE(move, 1000, f000);\n", "utf-8")
+    found = {
+        bits: {name: (mask, value) for name, mask, value, *_ in decoders.rows(table, decoder_rows.row_form(bits))}
+        for bits in (16, 32, 48)
+    }
+    short = ["Dn", "An", "(An)", "(An)+", "-(An)"]
+    assert set(found[16]) == {f"move {source},{place}" for source in short for place in short}
+    assert found[16]["move (An)+,-(An)"] == (0xF1F8, 0x1118)
+    assert found[32]["move Dn,(d8,An,Xn)"] == (0xF1F80100, 0x11800000)
+    assert found[32]["move (d16,An),Dn"] == (0xF1F80000, 0x10280000)
+    assert found[32]["move immediate,(An)"] == (0xF1FF0000, 0x10BC0000)
+    assert found[48]["move (d16,An),(d8,An,Xn)"] == (0xF1F800000100, 0x11A800000000)
+    assert found[48]["move (d8,An,Xn),short"] == (0xFFF801000000, 0x11F000000000)
+    assert "move (d8,An,Xn),(d8,An,Xn)" not in found[48]
+    # What is relative to PC is no destination.
+    assert not [name for rows in found.values() for name in rows if "relative" in name.partition(",")[2]]
+
+
+@pytest.mark.parametrize(
+    ("target", "state", "instruction", "expected"),
+    [
+        # lwz %r3,0(%r4)
+        ("powerpc64", "", 0x80640000, "80640000"),
+        ("powerpc64le", "", 0x80640000, "00006480"),
+        ("mips", "", 0x8C820004, "8c820004"),
+        ("mipsel", "", 0x8C820004, "0400828c"),
+        # BE8 (ARM DDI 0406C, A3.3), and AArch64: instructions are little-endian on big-endian machines, too.
+        ("armv7", "A32", 0xE5942000, "002094e5"),
+        ("armeb", "A32", 0xE5942000, "002094e5"),
+        ("armv7", "T32", 0xF8D42000, "d4f80020"),
+        ("aarch64_be", "", 0xF9400082, "820040f9"),
+        ("sparc64", "", 0xD45B0000, "d45b0000"),
+        ("s390x", "48", 0xE33040000004, "e33040000004"),
+        ("m68k", "32", 0x24280008, "24280008"),
+    ],
+)
+def test_an_instruction_lies_in_memory_in_the_order_of_its_machine(
+    target: str, state: str, instruction: int, expected: str
+) -> None:
+    machine = CATALOG.targets[target]
+    table = program.table_of(machine)
+    assert table is not None
+    assert table.states[state].bytes_of(instruction, machine.endianness).hex() == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "form", "mask", "value"),
+    [
+        # z/Architecture Principles of Operation, 5, instruction formats: where a format has the rest of its opcode.
+        ("5800", "RX_a", 0xFF000000, 0x58000000),
+        ("a708", "RI_a", 0xFF0F0000, 0xA7080000),
+        ("b222", "RRE", 0xFFFF0000, 0xB2220000),
+        ("b20c", "S", 0xFFFF0000, 0xB20C0000),
+        ("c004", "RIL_c", 0xFF0F00000000, 0xC00400000000),
+        ("d200", "SS_a", 0xFF0000000000, 0xD20000000000),
+        ("e304", "RXY_a", 0xFF00000000FF, 0xE30000000004),
+        ("e544", "SIL", 0xFFFF00000000, 0xE54400000000),
+        ("ed09", "RXE", 0xFF000000FFFF, 0xED0000000009),
+        ("ed0e", "RXF", 0xFF0000000FFF, 0xED000000000E),
+    ],
+)
+def test_rows_of_z_architecture_have_their_opcode_where_their_format_has_it(
+    tmp_path: Path, code: str, form: str, mask: int, value: int
+) -> None:
+    table = tmp_path / "rows.inc"
+    table.write_text(f"    C(0x{code}, ONE,  {form}, Z)\n", "utf-8")
+    here, elsewhere = s390x_rows.row_form(32, "[4-9ab]"), s390x_rows.row_form(48, "[c-f]")
+    if value >= 1 << 32:
+        here, elsewhere = elsewhere, here
+    (found,) = decoders.rows(table, here)
+    assert (found.mask, found.value) == (mask, value)
+    assert decoders.rows(table, elsewhere) == []
 
 
 def test_a_quadword_requires_its_alignment_under_every_policy() -> None:

@@ -76,6 +76,16 @@ def test_a_difference_after_replies_in_another_order_is_found() -> None:
             [b"OK", b"QUEUED", b"OK", [], [[b"a", b"b"]]],
             [b"OK", b"QUEUED", b"OK", [], [[b"b", b"a"]]],
         ),
+        (
+            "MULTI\nGET k\nEXEC\nMULTI\nSMEMBERS k\nEXEC",
+            [b"OK", b"QUEUED", [b"1"], b"OK", b"QUEUED", [[b"a", b"b"]]],
+            [b"OK", b"QUEUED", [b"1"], b"OK", b"QUEUED", [[b"b", b"a"]]],
+        ),
+        (
+            "MULTI\nGET k\nDISCARD\nMULTI\nSMEMBERS k\nEXEC",
+            [b"OK", b"QUEUED", b"OK", b"OK", b"QUEUED", [[b"a", b"b"]]],
+            [b"OK", b"QUEUED", b"OK", b"OK", b"QUEUED", [[b"b", b"a"]]],
+        ),
         ("SSCAN k 0 COUNT 100000", [[b"0", [b"a", b"b"]]], [[b"0", [b"b", b"a"]]]),
         ("SPOP k 100000", [[b"a", b"b"]], [[b"b", b"a"]]),
         ("GET k", [ReplyError("ERR no")], [ReplyError("ERR no")]),
