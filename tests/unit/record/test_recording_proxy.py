@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import resource
 import socket
 import tempfile
 import threading
@@ -21,6 +23,7 @@ from harness.protocol.resp import Client
 from harness.record.proxy import peer_user
 from harness.record.proxy.forwarding import PURPOSE
 from harness.record.proxy.recorder import Recorder
+from harness.record.proxy.self_recording import HEAD
 from harness.record.transcript import (
     INLINE_BYTES,
     Chunk,
@@ -209,6 +212,74 @@ def test_a_dead_guest_closes_the_connection_and_the_recorder_continues(short_fol
                 assert client.recv(1) == b""
     finally:
         recorder.close()
+
+
+@contextlib.contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """So many more files may be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Path(os.devnull).open("rb") as unused:
+        lowest = unused.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture
+def guest(short_folder: Path) -> Iterator[socket.socket]:
+    """The socket of a guest that accepts no client by itself."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(short_folder / "s"))
+        listening.listen()
+        listening.settimeout(DEADLINE_SECONDS)
+        yield listening
+
+
+def test_a_client_whose_guest_cannot_be_reached_for_want_of_a_descriptor_is_the_hosts_trouble(
+    short_folder: Path, guest: socket.socket
+) -> None:
+    """Regression: it looked as if the guest had closed the connection."""
+    del guest
+    recorder = Recorder(short_folder / "s", short_folder / "r")
+    with contextlib.closing(recorder), socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(DEADLINE_SECONDS)
+        with descriptors_left(0):
+            # For the first client, the kernel has reserved one.
+            client.connect(str(recorder.path))
+            assert client.recv(1) == b""
+            assert eventually(lambda: bool(recorder.trouble))
+
+
+def test_a_client_that_the_host_cannot_accept_at_first_is_served_later(
+    short_folder: Path, guest: socket.socket
+) -> None:
+    recorder = Recorder(short_folder / "s", short_folder / "r")
+    clients = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+    with contextlib.closing(recorder), clients[0], clients[1]:
+        with descriptors_left(1):
+            for client in clients:
+                client.connect(str(recorder.path))
+            assert eventually(lambda: bool(recorder.trouble))
+        clients[1].sendall(b"on")
+        with guest.accept()[0], guest.accept()[0] as second:
+            second.settimeout(DEADLINE_SECONDS)
+            assert read_exactly(second, 2) == b"on"
+
+
+def test_connections_of_clients_that_record_by_themselves_are_kept_apart(connected: Connect) -> None:
+    with RecordedServer(lambda piece: piece) as server, recorded(server) as recorder, connected(recorder) as client:
+        client.sendall(b"a")
+        assert read_exactly(client, 1) == b"a"
+        for number, content in ((17, b"b"), (18, b"c"), (17, b"d")):
+            with recorder.file.open("ab") as file:
+                file.write(HEAD.pack(number, 0, len(content)) + content)
+        sent: dict[int, bytes] = {}
+        for piece in recorder.chunks():
+            if piece.direction == "request":
+                sent[piece.connection] = sent.get(piece.connection, b"") + piece.content
+    assert sorted(sent.values()) == [b"a", b"bd", b"c"]
 
 
 def test_close_drops_open_connections_and_stops_listening(connected: Connect) -> None:
