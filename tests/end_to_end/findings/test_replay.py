@@ -90,6 +90,9 @@ def test_an_emulator_that_cannot_write_its_log_proves_no_absence(tmp_path: Path)
     runner, tools = machines.runner("armv5"), Catalog().toolchain_of(Catalog().targets["armv5"])
     assert silence_check.why_blind(Cache.default(), runner, tools, tmp_path, None) == ""
     assert silence_check.why_blind(Cache.default(), runner, tools, tmp_path / "absent", None)
+    # The server would die, and nothing would be recorded.
+    (tmp_path / "other" / "canary-fault.jsonl").mkdir(parents=True)
+    assert silence_check.why_blind(Cache.default(), runner, tools, tmp_path / "other", None)
 
 
 def test_an_emulator_that_forbids_nothing_proves_no_absence(reproducer: Path) -> None:
