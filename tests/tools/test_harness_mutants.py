@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+import pytest
 
 from harness.core import json_codec
 from harness.core.strict_toml import ROOT
@@ -15,7 +16,7 @@ from tools.harness_mutants.journal import TIME, Entry, Journal
 from tools.harness_mutants.operators import Mutant, compiles, mutants_in, mutants_of
 from tools.harness_mutants.sample import draw
 from tools.harness_mutants.stages import Stages, apart, changed_files
-from tools.harness_mutants.trial import End, TrialResult
+from tools.harness_mutants.trial import END, End, TrialResult, is_broken_off
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -173,6 +174,8 @@ class FakeCheckout:
         self.state = folder / "state"
         self.trials: list[tuple[str, ...]] = []
         """The tests of each trial."""
+        self.breaks_off = False
+        """Whether the mutant that no test notices has pytest end at the first failure, without a record of it."""
 
     def run(
         self,
@@ -197,6 +200,9 @@ class FakeCheckout:
             if expired and test.endswith("never"):
                 break
             passes = TESTS[test][0](code)
+            if not passes and self.breaks_off and text.rstrip().endswith("return 0"):
+                ends.append(End(test=END, outcome="failed", when="call", seconds=0.0))
+                break
             ends.append(End(test=test, outcome="passed" if passes else "failed", when="teardown", seconds=0.1))
             if not passes and first_failure:
                 break
@@ -262,6 +268,39 @@ def test_tests_on_servers_run_for_halves_of_the_mutants_that_they_enter(tmp_path
     }
     asked = {tests for tests in checkout.trials if len(tests) == 1}
     assert asked == {("tests/test_example.py::test_first",), ("tests/test_example.py::test_never",)}
+
+
+def test_a_mutant_that_breaks_pytest_off_at_a_failure_hides_none_that_is_planted_with_it(tmp_path: Path) -> None:
+    """Regression: all of them survived."""
+    checkout = FakeCheckout(tmp_path)
+    checkout.breaks_off = True
+    checkout.state.mkdir()
+    journal = Journal(checkout.state / "journal")
+    names = {f"{FILE}::first::arithmetic-1": "killed", f"{FILE}::never::empty result-1": "survived"}
+    chosen = [one for one in checkout.mutants if one.name in names]
+    for one in chosen:
+        journal.add(Entry(mutant=one.name, stage="quick", state="survived"))
+    stages = Stages(checkout, journal, time.monotonic() + 60, str)  # type: ignore[arg-type]
+    stages.end_to_end(chosen, ["tests/test_example.py"], slow=False)
+    assert {name: entry.state for name in names if (entry := journal.get(name, "end_to_end"))} == names
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code", "broken"),
+    [
+        (["passed", "skipped"], pytest.ExitCode.OK, False),
+        (["passed", "failed"], pytest.ExitCode.TESTS_FAILED, False),
+        (["passed"], pytest.ExitCode.TESTS_FAILED, True),
+        (["passed"], pytest.ExitCode.INTERNAL_ERROR, True),
+        (["failed"], pytest.ExitCode.INTERNAL_ERROR, True),
+        (["passed"], -9, True),
+    ],
+)
+def test_a_trial_is_broken_off_if_its_tests_do_not_explain_how_pytest_ended(
+    outcomes: list[Literal["passed", "failed", "skipped"]], code: int, *, broken: bool
+) -> None:
+    ends = [End(test="test", outcome=outcome, when="call", seconds=0.1) for outcome in outcomes]
+    assert is_broken_off(ends, code) == broken
 
 
 def test_an_interrupted_command_continues_where_it_was(tmp_path: Path) -> None:

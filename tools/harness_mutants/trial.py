@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import pytest
+
 from harness.core import json_codec
 from harness.core.cache import default_root
 from harness.core.errors import InfrastructureError, UsageError
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
 STATE = ROOT / "build" / "harness_mutants"
 SETUP_SECONDS = 900.0
 TEMPORARY = "/tmp"  # noqa: S108 - the folder that trials replace
-START = "the start of pytest"
-"""Stands for the test that fails if a change keeps pytest from starting: the harness has a plugin."""
+START, END = "the start of pytest", "the end of pytest"
+"""Stand for the test that fails if a change keeps pytest from starting, or ends it before its tests have: the harness
+has a plugin.
+"""
 MEMORY = "8g"
 """Size of a trial's layer and of its temporary files, each: what a mutant writes without an end stays within."""
 SCRIPT = """\
@@ -165,6 +169,8 @@ class Checkout:
                     raise InfrastructureError("the tests did not run", because=ended.text[-1000:])
                 # The same tests have run without the change, when they were recorded.
                 ends = [End(test=START, outcome="failed", when="collect", seconds=ended.seconds)]
+            elif changed and not ended.expired and is_broken_off(ends, ended.code):
+                ends.append(End(test=END, outcome="failed", when="call", seconds=0.0))
             if keep is not None:
                 shutil.rmtree(keep, ignore_errors=True)
                 shutil.copytree(results, keep)
@@ -188,6 +194,15 @@ class Checkout:
             path = layer / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+
+
+def is_broken_off(ends: Sequence[End], code: int) -> bool:
+    """Whether pytest ended with another status than its tests explain: tests may not have run, and may have failed
+    without a record.
+    """
+    return code not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED} or (
+        code == pytest.ExitCode.TESTS_FAILED and all(end.outcome != "failed" for end in ends)
+    )
 
 
 def _git(*words: str | Path) -> str:
