@@ -176,7 +176,7 @@ def test_a_targets_variables_are_printed_for_a_shell_or_as_json(
     shown = subprocess.run(
         ["sh", "-c", f"{for_shell} printenv CC CXX"], capture_output=True, encoding="utf-8", check=True
     ).stdout
-    variables = json_codec.decode(as_json, dict[str, str])
+    variables = json_codec.decode(as_json.encode(), dict[str, str])
     assert shown.splitlines() == [variables["CC"], variables["CXX"]]
 
 
