@@ -350,15 +350,15 @@ def _lines(log: Path) -> tuple[list[bytes], list[str]]:
 def _record(line: bytes) -> tuple[_Line | None, bool]:
     """The record on a line, and whether the line is undamaged. A complete record may follow a cut one on a line."""
     heads = list(_HEAD.finditer(line))
-    for head in reversed(heads):
-        kind = _KINDS.get(head[1])
-        if kind is None:
-            continue
-        try:
-            return json_codec.decode(_as_json(line[head.start() :]), kind), head.start() == 0
-        except msgspec.DecodeError:
-            continue
-    return None, False
+    kind = _KINDS.get(heads[-1][1]) if heads else None
+    if kind is None:
+        return None, False
+    # No record contains another, so only the last one can be complete.
+    begin = heads[-1].start()
+    try:
+        return json_codec.decode(_as_json(line[begin:]), kind), begin == 0
+    except msgspec.DecodeError:
+        return None, False
 
 
 def _as_json(record: bytes) -> bytes:

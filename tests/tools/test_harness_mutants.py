@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pytest
@@ -174,6 +174,8 @@ class FakeCheckout:
         self.state = folder / "state"
         self.trials: list[tuple[str, ...]] = []
         """The tests of each trial."""
+        self.breaks_off = False
+        """Whether the mutant that no test notices has pytest end at the first failure, without a record of it."""
 
     def run(
         self,
@@ -194,10 +196,14 @@ class FakeCheckout:
         expired = "one + 1" in text or "one - 2" in text
         exec(text, code)  # noqa: S102 - the mutants of ARITHMETIC
         ends = []
+        broken = False
         for test in chosen or TESTS:
             if expired and test.endswith("never"):
                 break
             passes = TESTS[test][0](code)
+            if not passes and self.breaks_off and text.rstrip().endswith("return 0"):
+                broken = True
+                break
             ends.append(End(test=test, outcome="passed" if passes else "failed", when="teardown", seconds=0.1))
             if not passes and first_failure:
                 break
@@ -206,7 +212,10 @@ class FakeCheckout:
         self.trials.append(tuple(chosen or TESTS))
         if keep is not None:
             (keep / "ends.jsonl").write_bytes(b"".join(json_codec.encode(end) + b"\n" for end in ends))
-        return TrialResult(ends=ends, expired=expired, code=0, seconds=0.1)
+        status = pytest.ExitCode.TESTS_FAILED if any(end.outcome == "failed" for end in ends) else pytest.ExitCode.OK
+        if broken:
+            status = pytest.ExitCode.INTERNAL_ERROR
+        return TrialResult(ends=ends, expired=expired, code=status, seconds=0.1)
 
 
 def test_the_test_that_fails_kills_the_mutant_in_the_stage_that_reaches_it(tmp_path: Path) -> None:
@@ -293,6 +302,40 @@ def test_a_mutant_that_ends_pytest_is_killed_and_hides_no_other(tmp_path: Path, 
     found = {one.name: entry.by for one in chosen if (entry := journal.get(one.name, "quick"))}
     assert {by for name, by in found.items() if "::never::" in name} == {END}
     assert {by.rpartition("_")[2] for name, by in found.items() if "::add::" in name} == {"first"}
+
+
+def test_a_mutant_that_breaks_pytest_off_at_a_failure_hides_none_that_is_planted_with_it(tmp_path: Path) -> None:
+    """Regression: all of them survived."""
+    checkout = FakeCheckout(tmp_path)
+    checkout.breaks_off = True
+    checkout.state.mkdir()
+    journal = Journal(checkout.state / "journal")
+    names = {f"{FILE}::first::arithmetic-1": "killed", f"{FILE}::never::empty result-1": "survived"}
+    chosen = [one for one in checkout.mutants if one.name in names]
+    for one in chosen:
+        journal.add(Entry(mutant=one.name, stage="quick", state="survived"))
+    stages = Stages(checkout, journal, time.monotonic() + 60, str)  # type: ignore[arg-type]
+    stages.end_to_end(chosen, ["tests/test_example.py"], slow=False)
+    assert {name: entry.state for name in names if (entry := journal.get(name, "end_to_end"))} == names
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code", "broken"),
+    [
+        (["passed", "skipped"], pytest.ExitCode.OK, False),
+        (["passed", "failed"], pytest.ExitCode.TESTS_FAILED, False),
+        (["passed"], pytest.ExitCode.TESTS_FAILED, True),
+        (["passed"], pytest.ExitCode.INTERNAL_ERROR, True),
+        (["failed"], pytest.ExitCode.INTERNAL_ERROR, True),
+        (["passed"], -9, True),
+    ],
+)
+def test_a_trial_is_broken_off_if_its_tests_do_not_explain_how_pytest_ended(
+    outcomes: list[Literal["passed", "failed", "skipped"]], code: int, *, broken: bool
+) -> None:
+    ends = [End(test="test", outcome=outcome, when="call", seconds=0.1) for outcome in outcomes]
+    result = TrialResult(ends=ends, expired=False, code=code, seconds=0.1)
+    assert (END in result.failed) == broken
 
 
 def test_an_interrupted_command_continues_where_it_was(tmp_path: Path) -> None:

@@ -158,21 +158,22 @@ class Stages:
             if named:
                 self._say(f"{len(planted)} together: {len(named)} tests fail")
                 found = self._halves(planted, named, executions, slow=slow, entering=entering)
-            elif failed or result.expired:
+            if found:
+                # What they broke hid the others.
+                killed |= found
+                left = [one for one in left if one.name not in found]
+                continue
+            if len(failed) > len(named) or result.expired:
+                # Tests did not run.
                 if len(planted) == 1:
-                    found = {planted[0].name: failed[0] if failed else TIME}
+                    killed[planted[0].name] = failed[0] if failed else TIME
                 else:
                     half = len(planted) // 2
                     for part in (planted[:half], planted[half:]):
-                        found |= self._together(part, tests, executions, files=files, slow=slow, entering=entering)
-            killed |= found
-            if named and found:
-                # What they broke hid the others.
-                left = [one for one in left if one.name not in found]
-            else:
-                # Nothing fails, or by chance, or by several mutants at once only.
-                done = {one.name for one in planted}
-                left = [one for one in left if one.name not in done]
+                        killed |= self._together(part, tests, executions, files=files, slow=slow, entering=entering)
+            # Nothing else fails, or by chance, or by several mutants at once only.
+            done = {one.name for one in planted}
+            left = [one for one in left if one.name not in done]
         return killed
 
     def _halves(

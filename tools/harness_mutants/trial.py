@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import pytest
+
 from harness.core import json_codec
 from harness.core.cache import default_root
 from harness.core.errors import InfrastructureError, UsageError
@@ -31,9 +33,7 @@ TEMPORARY = "/tmp"  # noqa: S108 - the folder that trials replace
 START = "the start of pytest"
 """Stands for the test that fails if a change keeps pytest from starting: the harness has a plugin."""
 END = "the end of pytest"
-"""Stands for the test that fails if pytest ends or is killed before it has run its tests: a change may kill it."""
-_WHOLE = frozenset({0, 1})
-"""pytest's exit status if it has run its tests."""
+"""Stands for the test that fails if pytest ends, breaks off or is killed before it has run its tests."""
 MEMORY = "8g"
 """Size of a trial's layer and of its temporary files, each: what a mutant writes without an end stays within."""
 SCRIPT = """\
@@ -79,11 +79,13 @@ class TrialResult(Record, frozen=True):
     def failed(self) -> list[str]:
         """The tests that failed, and the files that could not be read, in the order of their ends.
 
-        A pytest that ended without a failure and before its last test says nothing of the others: END.
+        Then END, if these do not explain how pytest ended: other tests may not have run, or have failed without a
+        record.
         """
         found = list(dict.fromkeys(end.test for end in self.ends if end.outcome == "failed"))
-        is_whole = self.finished and self.code in _WHOLE
-        return found or ([END] if not self.expired and not is_whole else [])
+        explained = pytest.ExitCode.TESTS_FAILED if found else pytest.ExitCode.OK
+        is_whole = self.finished and self.code == explained
+        return found if self.expired or is_whole else [*found, END]
 
 
 class Checkout:
@@ -202,6 +204,15 @@ class Checkout:
             path = layer / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+
+
+def is_broken_off(ends: Sequence[End], code: int) -> bool:
+    """Whether pytest ended with another status than its tests explain: tests may not have run, and may have failed
+    without a record.
+    """
+    return code not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED} or (
+        code == pytest.ExitCode.TESTS_FAILED and all(end.outcome != "failed" for end in ends)
+    )
 
 
 def _git(*words: str | Path) -> str:

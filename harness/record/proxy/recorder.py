@@ -155,9 +155,11 @@ class Recorder:
     def _serve(self, client: socket.socket) -> None:
         try:
             guest = connect(self._upstream)
-        except OSError:
+        except OSError as error:
             # The guest is gone: the client sees its connection closed, as it would without a proxy.
             client.close()
+            if is_machine_fault(error):
+                self.trouble = str(machine_fault(error))
             return
         with self._lock:
             self._connections += 1

@@ -14,11 +14,13 @@ import platform
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
@@ -28,6 +30,8 @@ from harness.build.host_packages import SSH_SERVER
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import process
 from harness.core.sockets import held_port
+from harness.plan.board import PORT_HERE, PORT_THERE
+from harness.run.boards import reached_machine
 from tests.end_to_end.support import machines
 from tests.end_to_end.support.board_guests import guest_on
 from tests.end_to_end.support.plumb_runs import document, run
@@ -226,6 +230,22 @@ def test_the_releases_own_tests_use_a_server_there(machine: SshMachine, tmp_path
     # The connection to a server there is among its evidence.
     assert list((tmp_path / "run/x86_64/upstream").glob("guest-*/connection"))
     assert machine.left() == []
+
+
+def test_a_server_whose_port_is_taken_there_starts_on_another(
+    machine: SshMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the way to a board knows only ports, nobody knows which of them are free there."""
+    board = machine.write(tmp_path / "board.toml", under=emulator())
+    by_port = board.read_text("utf-8").replace("{here}:{there}", f"127.0.0.1:{PORT_HERE}:127.0.0.1:{PORT_THERE}")
+    board.write_text(by_port, "utf-8")
+    with held_port("127.0.0.1") as holder:
+        free = holder.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = iter([taken.getsockname()[1], free])
+        monkeypatch.setattr(reached_machine, "random", SimpleNamespace(randint=lambda *_: next(ports)))
+        with guest_on(board, tmp_path) as guest, guest.client() as client:
+            assert client.command("CONFIG", "GET", "port") == [b"port", str(free).encode()]
 
 
 def test_a_transport_that_swallows_the_status_hides_no_end(machine: SshMachine, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -90,6 +91,10 @@ def test_an_emulator_that_cannot_write_its_log_proves_no_absence(tmp_path: Path)
     runner, tools = machines.runner("armv5"), Catalog().toolchain_of(Catalog().targets["armv5"])
     assert silence_check.why_blind(Cache.default(), runner, tools, tmp_path, None) == ""
     assert silence_check.why_blind(Cache.default(), runner, tools, tmp_path / "absent", None)
+    # Here the canary dies, and no record remains.
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "canary-fault.jsonl").symlink_to(os.devnull)
+    assert silence_check.why_blind(Cache.default(), runner, tools, tmp_path / "other", None)
 
 
 def test_an_emulator_that_forbids_nothing_proves_no_absence(reproducer: Path) -> None:

@@ -523,3 +523,14 @@ def test_a_time_is_read_in_seconds_minutes_and_hours(plumb: Plumb, monkeypatch: 
     assert requests[4].limit_count == 7
     assert (requests[4].limit_seconds or 0) >= day
     assert all(one.plan.suites == ["canary", "fuzz"] and one.learns for one in requests[:5])
+
+
+def test_workers_are_not_asked_to_measure_the_trees_of_several_servers(
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.cli.measures.server_costs.campaign_spread.commands_on", None)
+    one, other = (fakes.server_tree(tmp_path / name) for name in ("one", "other"))
+    servers = ("--server", one, "--server", other, "--server", "redis-7.0.15")
+    code, _, err = plumb("measure", "--workload", "pi-1-plain", *servers, "--on", "tcp://127.0.0.1:1")
+    assert code == ExitCode.USAGE
+    assert f"{one} and {other} are paths" in err

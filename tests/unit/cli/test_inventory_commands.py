@@ -125,6 +125,19 @@ def test_clean_shows_sizes_and_removes_only_on_request(plumb: Plumb, tmp_path: P
     assert not kept.exists()
 
 
+@pytest.mark.parametrize(
+    "part",
+    [("--server", "redis-7.0.15"), ("--target", "armv5"), ("--older-than", "30d")],
+    ids=["server", "target", "age"],
+)
+def test_clean_does_not_remove_everything_where_a_part_was_named(
+    plumb: Plumb, tmp_path: Path, part: tuple[str, str]
+) -> None:
+    kept = fakes.write(tmp_path / "cache" / "builds" / "key" / "file", "x" * 10)
+    code, _, err = plumb("clean", "--yes", *part)
+    assert (code, kept.is_file()) == (ExitCode.USAGE, True), err
+
+
 def test_plan_as_json_has_jobs_and_caches_in_this_machines_store(plumb: Plumb, tmp_path: Path) -> None:
     read = json.loads(plumb("plan", *TARGET, "--suite", "bitops", "--json")[1])
     assert read["jobs"] == [{"name": "armv5", "targets": ["armv5"], "suites": ["bitops"]}]

@@ -185,6 +185,13 @@ def test_loads_and_stores_of_one_function_and_the_record_that_it_writes_share_a_
     assert cause.shared == "the function rdbSaveLen"
 
 
+@pytest.mark.parametrize("offset", [0, 8])
+def test_wrong_values_in_one_part_of_a_format_share_a_cause_wherever_it_is(offset: int) -> None:
+    parts = [msgspec.structs.replace(difference(f"magic of file {name}"), offset=offset) for name in "12"]
+    (cause,) = causes_of([finding("one", difference=parts[0]), finding("two", difference=parts[1])])
+    assert (cause.start, cause.members, cause.shared) == ("one", ["two"], "the part 'magic of file' of a format")
+
+
 def test_wrong_replies_to_one_command_on_the_same_targets_share_a_cause() -> None:
     (cause,) = causes_of([finding("one", difference=REPLY), finding("two", command="SET other x; SET k v")])
     assert (cause.start, cause.members, cause.shared) == ("one", ["two"], "the command SET on the same targets")

@@ -13,6 +13,7 @@ from harness.core.model import BuildSettings
 from harness.judge.conclusion import KnownLists, conclude
 from harness.record import run_folder, stored_run
 from tests.support import fakes
+from tests.support.fakes import fault
 from tests.support.stored import StoredRun, a_fault, concluded, entry, known_file, reproducer
 
 if TYPE_CHECKING:
@@ -64,6 +65,26 @@ def test_a_known_finding_is_permanent_unless_its_entry_is_intermittent(tmp_path:
     assert not lasting(f"{known}\nintermittent = true")
     assert not lasting(entry("assertion-*"))
     assert not lasting(entry("alignment-*", days=-1))
+
+
+def test_a_finding_that_one_of_its_entries_expects_only_at_times_is_not_permanent(
+    tmp_path: Path, run: StoredRun
+) -> None:
+    pc = run.place("armv5", "bitopCommand")
+    for name, guest in (("test_bitop", "guest-1"), ("test_bitpos", "guest-2")):
+        run.fault("armv5", "bitops", guest, fault(pc=pc))
+        run.test("armv5", "bitops", name, outcome="failed", message="closed", guest=guest, faults=(0, 1))
+        run.guest("armv5", "bitops", guest, end="signal", detail="killed by SIGBUS", test=name)
+    stored = stored_run.read(run.finish())
+    entries = [f'{entry("alignment-*")}\ntest = "test_bit{name}"' for name in ("op", "pos")]
+
+    def lasting(*known: str) -> bool:
+        (finding,) = conclude(stored, known_file(tmp_path, *known), fakes.quiet())[0].findings
+        assert finding.known
+        return KnownLists.read(stored.folder, stored.record, known_file(tmp_path, *known)).lasting(finding)
+
+    assert lasting(*entries)
+    assert not lasting(f"{entries[0]}\nintermittent = true", entries[1])
 
 
 def test_an_entry_is_in_force_until_its_last_day(tmp_path: Path, run: StoredRun) -> None:

@@ -6,7 +6,7 @@ A known finding excuses itself, and nothing else.
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 import pytest
@@ -115,6 +115,16 @@ def test_what_was_written_into_evidence_later_is_no_finding(clean: StoredRun, tm
     file.write_bytes(change(file.read_bytes() if file.exists() else b""))
     verdict, why = verdict_of(clean.folder, tmp_path)
     assert (verdict, f"{name} has" in why or f"{name} was not there" in why) == ("UNKNOWN", True)
+
+
+def test_a_failed_test_is_no_finding_if_what_vouches_for_it_was_changed(clean: StoredRun, tmp_path: Path) -> None:
+    """Without the seal nobody knows which files were changed."""
+    clean.test("armv5", "bitops", "test_other", outcome="failed", message="1 != 2")
+    seal = clean.finish() / "armv5" / "bitops" / evidence_seal.NAME
+    assert verdict_of(clean.folder, tmp_path)[0] == "FAIL"
+    seal.write_bytes(seal.read_bytes() + b"\n")
+    verdict, why = verdict_of(clean.folder, tmp_path)
+    assert (verdict, f"{evidence_seal.NAME} differs" in why) == ("UNKNOWN", True)
 
 
 @pytest.mark.parametrize("key", ["stack", "instruction", "registers"])
@@ -458,7 +468,10 @@ def test_a_server_whose_end_nothing_records_makes_a_pass_unknown(run: StoredRun,
 # Lost and broken records.
 
 
-def lost(run: StoredRun, how: Literal["begun", "unwritten", "unterminated", "binary", "fused", "gone"]) -> str:
+Loss = Literal["begun", "unwritten", "unterminated", "binary", "fused", "gone", "ledger"]
+
+
+def lost(run: StoredRun, how: Loss) -> str:
     log = ended(run, END.format(pid=fakes.PID, signal=0))
     ledger = [1, 1]
     if how == "begun":
@@ -467,6 +480,8 @@ def lost(run: StoredRun, how: Literal["begun", "unwritten", "unterminated", "bin
         ledger = [2, 2]
     elif how == "gone":
         log.unlink()
+    elif how == "ledger":
+        ledger = [1]
     else:
         damage = {
             "unterminated": b'{"event":"fault","pid"',
@@ -478,10 +493,8 @@ def lost(run: StoredRun, how: Literal["begun", "unwritten", "unterminated", "bin
     return how
 
 
-@pytest.mark.parametrize("how", ["begun", "unwritten", "unterminated", "binary", "fused", "gone"])
-def test_a_fault_log_that_lacks_records_is_unknown(
-    run: StoredRun, tmp_path: Path, how: Literal["begun", "unwritten", "unterminated", "binary", "fused", "gone"]
-) -> None:
+@pytest.mark.parametrize("how", get_args(Loss))
+def test_a_fault_log_that_lacks_records_is_unknown(run: StoredRun, tmp_path: Path, how: Loss) -> None:
     lost(run, how)
     judgement, code = concluded(tmp_path, run)
     assert (judgement.findings, code) == ([], ExitCode.INCONCLUSIVE)

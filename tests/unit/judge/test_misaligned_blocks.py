@@ -9,8 +9,10 @@ import hiredis.hiredis
 import pytest
 
 from harness.core.errors import ExitCode
+from harness.core.finding import Access
 from harness.judge.misaligned_blocks import IDENTITY, misalignment_of
-from harness.judge.sightings.heap_accesses import memory_size
+from harness.judge.sightings.heap_accesses import heap_address, memory_size
+from harness.record import fault_log
 from harness.report.misaligned_sites import sites
 from tests.support.fakes import fault
 from tests.support.stored import StoredRun, concluded, entry
@@ -128,6 +130,22 @@ def test_a_function_with_another_fault_keeps_its_own_finding(
     found = accesses.findings(tmp_path)
     assert set(found) == {IDENTITY, "alignment-bitopCommand-load"}
     assert {one.backtrace[0].function for one in found[IDENTITY].witnesses} == {"zslInsert"}
+
+
+def test_a_block_is_outside_of_all_that_is_mapped_from_files_and_of_the_programs_data() -> None:
+    begin, size = 0x40000000, memory_size(POSITION_INDEPENDENT)
+    places = [(begin, POSITION_INDEPENDENT), (begin + 0x1000, POSITION_INDEPENDENT), (0x50000000, "/lib/libc.so.6")]
+    maps = [fault_log.MapRecord(start=start, end=start + 0x1000, offset=0, path=path) for start, path in places]
+    access = Access(direction="load", size_bytes=8, modulo=4)
+
+    def may_be_block(address: int) -> bool:
+        made = fault(address=address, access_class="dword", access_bytes=8, maps=maps)
+        return heap_address(made, access, POSITION_INDEPENDENT)[0] >= 0
+
+    assert not any(may_be_block(start + 4) for start, _ in places)
+    # Data that its file does not contain lie behind the last part of it that is mapped, and the heap behind them.
+    last = begin + size // 8 * 8 - 4
+    assert (may_be_block(last), may_be_block(last + 16)) == (False, True)
 
 
 def test_a_function_that_is_misaligned_where_blocks_are_aligned_keeps_its_own_finding(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +16,7 @@ from harness.judge.sightings.sighting import Sighting, fields_of
 from harness.record import cell_events, fault_log, program_launch
 from harness.record.cell_events import End, GuestEvent, Outcome
 from harness.record.program_launch import CommandRecord
+from tests.support.stored import StoredRun, concluded, reproducer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,12 +103,59 @@ def test_a_cell_counts_executions(
     assert found.ran is (outcome != "skipped")
 
 
-def asked_in_vain(cell: Path, name: str, *calls: str) -> Path:
-    """A program that asked for system calls that the emulator lacks."""
+def launched(cell: Path, name: str, *, ends: str = "") -> Path:
+    """The folder of a program's execution. `ends`: those of its processes, of which the first is process 7."""
     guest = cell / name
     guest.mkdir()
     words = ["7", "0", "/tree", f"/tree/{name}", f"/tree/{name}", "1", f"./{name}"]
     (guest / program_launch.LAUNCH).write_bytes(b"".join(word.encode() + b"\0" for word in words))
+    (guest / program_launch.ENDS).write_text(ends, "utf-8")
+    return guest
+
+
+@pytest.mark.parametrize(
+    ("ends", "skips"),
+    [("7 exited 77\n", 1), ("8 exited 0\n7 exited 77\n", 1), ("8 exited 77\n7 exited 0\n", 0), ("7 killed 77\n", 0)],
+    ids=["it", "it and not its child", "its child", "killed"],
+)
+def test_a_program_that_says_that_it_was_skipped_counts_as_skipped(tmp_path: Path, ends: str, skips: int) -> None:
+    program_launch.write_command(tmp_path, CommandRecord(words=["make"], folder="/tree"))
+    launched(tmp_path, "guest-1", ends=ends)
+    launched(tmp_path, "guest-2", ends="7 exited 0\n")
+    guests = [GuestEvent(name=f"guest-{number}", end="stopped") for number in (1, 2)]
+    found = counts(tmp_path, [*guests, cell_events.TestEvent(name="make", outcome="passed", seconds=0.1)])
+    assert found == (2 - skips, 0, skips)
+
+
+@pytest.mark.usefixtures("fake_symbols")
+@pytest.mark.parametrize("read", [b"1 2\n", b"", None])
+def test_a_failed_program_is_replayed_with_what_it_read(tmp_path: Path, read: bytes | None) -> None:
+    run = StoredRun(tmp_path / "run", suites=("canary", program_launch.SUITE))
+    run.canary("armv5")
+    cell = run.cell("armv5", program_launch.SUITE)
+    program_launch.write_command(cell, CommandRecord(words=["make", "check"], folder="/tree"))
+    guest = launched(cell, "guest-1", ends="7 exited 1\n")
+    (guest / fault_log.NAME).write_text('{"event":"end","pid":7,"signal":0,"status":1}\n', "utf-8")
+    if read is None:
+        (guest / program_launch.INPUT_LOST).touch()
+    else:
+        (guest / program_launch.INPUT).write_bytes(read)
+    run.test("armv5", program_launch.SUITE, "make check", outcome="failed", message="exit status 2")
+    told = "exited with status 1"
+    ended = GuestEvent(name=guest.name, end="exit", detail=told, test="make check", own=True, pid=7)
+    run.add("armv5", program_launch.SUITE, ended)
+    judgement, _ = concluded(tmp_path, run)
+    (finding,) = judgement.findings
+    replayed = reproducer(finding).launch
+    assert replayed is not None
+    assert (replayed.words, replayed.folder, replayed.input_lost) == (["./guest-1"], "/tree", read is None)
+    assert (None if replayed.requests is None else base64.b64decode(replayed.requests)) == read
+    assert any("1 execution " in remark and "/tree/guest-1" in remark for remark in judgement.remarks)
+
+
+def asked_in_vain(cell: Path, name: str, *calls: str) -> Path:
+    """A program that asked for system calls that the emulator lacks."""
+    guest = launched(cell, name)
     lines = [f'{{"event":"lacking","pid":7,"call":"{call}"}}\n' for call in calls]
     (guest / fault_log.NAME).write_text("".join(lines), "utf-8")
     return guest

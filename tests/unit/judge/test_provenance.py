@@ -141,6 +141,7 @@ def test_without_a_writable_cache_nothing_is_sealed_and_nothing_fails(come: Path
         ["--include", "x"],
         ["--databases", "../x"],
         ["--databases", "/x"],
+        ["conf"],
         ["sentinel.conf", "--sentinel"],
         ["conf", "--databases", "16"],
         ["--databases", "16\ndir"],

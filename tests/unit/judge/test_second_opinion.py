@@ -174,6 +174,15 @@ def test_a_failure_that_needs_the_tests_before_it_is_asked_behind_them(
     assert outcomes.scopes() == scopes
 
 
+def test_runs_behind_the_tests_before_it_excuse_nothing_if_one_of_them_is_in_doubt(outcomes: Outcomes) -> None:
+    outcomes.on_target("got 9, not 3")
+    outcomes.on_host(*[""] * 3, *["got 9, not 3"] * 2)
+    # Nothing records how this server ended.
+    (outcomes.run.cell("armv5", f"bitops/{run_folder.HOST}-4") / "guest-1").mkdir()
+    judgement, code = outcomes.judged()
+    assert (code, [one.scope for one in judgement.findings]) == (ExitCode.FINDINGS, ["machine"])
+
+
 def test_only_the_tests_on_the_server_of_a_failed_one_precede_it(run: StoredRun) -> None:
     ran: list[tuple[str, str, Literal["passed", "failed", "skipped"]]] = [
         ("first", "guest-1", "passed"),

@@ -299,6 +299,15 @@ def test_an_unknown_name_in_a_target_is_an_error_with_a_suggestion(
     assert f"did you mean '{right}'?" in str(caught.value)
 
 
+def test_an_unknown_toolchain_of_a_kernel_is_an_error_with_a_suggestion(copied: Path) -> None:
+    file = copied / "toolchains" / "kernels" / "versatile.toml"
+    damage(file, 'toolchain = "gcc-arm-linux-gnueabi"', 'toolchain = "gcc-arm-linux-gnuabi"')
+    with pytest.raises(UsageError) as caught:
+        Catalog(copied, copied / "harness").kernels  # noqa: B018
+    assert "'gcc-arm-linux-gnuabi' (toolchains/kernels/versatile.toml)" in str(caught.value)
+    assert "did you mean 'gcc-arm-linux-gnueabi'?" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("file", "named", "variant"),
     [

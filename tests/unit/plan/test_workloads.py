@@ -58,7 +58,7 @@ def test_an_impossible_workload_is_refused_with_its_line(tmp_path: Path, extra: 
     assert "document.toml" in caught.value.where
 
 
-@pytest.mark.parametrize("commands", ["[]", "[[]]"])
+@pytest.mark.parametrize("commands", ["[]", "[[]]", '[["PING"], []]'])
 def test_a_workload_without_commands_is_refused(tmp_path: Path, commands: str) -> None:
     with pytest.raises(UsageError, match="no commands"):
         workload_of(tmp_path, text=PLAIN.replace('[["SET", "key:{key}", "{value}"]]', commands))

@@ -91,6 +91,40 @@ def test_a_program_that_its_own_timer_ends_counts_beside_another_that_failed(
     assert ends == {"guest-1": "exit", "guest-2": "exit" if blamed else "stopped"}
 
 
+def program(cell: Path, number: int, ends: str) -> Path:
+    """The folder of an execution whose first process has ten times its number."""
+    folder = cell / f"guest-{number}"
+    folder.mkdir(parents=True)
+    words = [str(10 * number), str(START_MS), "/tree", f"/tree/{number}", f"/tree/{number}", "1", f"./{number}"]
+    (folder / program_launch.LAUNCH).write_bytes(b"".join(word.encode() + b"\0" for word in words))
+    (folder / program_launch.ENDS).write_text(ends, "utf-8")
+    lines = [(word.split()[0], word.split()[2]) for word in ends.splitlines()]
+    log = "".join(f'{{"event":"end","pid":{pid},"signal":0,"status":{status}}}\n' for pid, status in lines)
+    (folder / "faults.jsonl").write_text(log, "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("ends", "end"), [("11 exited 0\n10 exited 1\n", "exit"), ("11 exited 1\n10 exited 0\n", "stopped")]
+)
+def test_the_end_of_a_program_is_that_of_its_first_process_whichever_ends_first(
+    tmp_path: Path, ends: str, end: str
+) -> None:
+    program(tmp_path, 1, ends)
+    write_events(tmp_path, COMMAND, "armv5", CommandEnd(code=1, seconds=1.0))
+    (event,) = [one for one in event_log.read_events(tmp_path / event_log.NAME) if isinstance(one, GuestEvent)]
+    assert (event.end, event.pid) == (end, 10)
+
+
+def test_what_the_kernel_refused_to_execute_leaves_nothing_and_hides_no_program(tmp_path: Path) -> None:
+    (program(tmp_path, 1, "") / program_launch.REFUSED).touch()
+    program(tmp_path, 2, "20 exited 1\n")
+    write_events(tmp_path, COMMAND, "armv5", CommandEnd(code=1, seconds=1.0))
+    ends = [one for one in event_log.read_events(tmp_path / event_log.NAME) if isinstance(one, GuestEvent)]
+    assert [(one.name, one.end) for one in ends] == [("guest-2", "exit")]
+    assert not (tmp_path / "guest-1").exists()
+
+
 @pytest.mark.parametrize(
     ("here", "told"),
     [

@@ -119,6 +119,24 @@ def test_a_map_shows_the_blocks_executed_since_it_was_read(tmp_path: Path) -> No
     assert not blocks.is_full
 
 
+def test_a_map_that_more_blocks_were_translated_than_fit_keeps_threads_apart(tmp_path: Path) -> None:
+    blocks = BlockMap(tmp_path / "map", CODE)
+    execute(blocks.path, "main")
+    execute(blocks.path, "save", by_others=True)
+    with blocks.path.open("r+b") as file:
+        file.seek(40)
+        file.write(struct.pack("<2Q", 1, CODE.places + 2 * len(NAMES)))
+    assert [blocks.take("first"), blocks.take("others")] == [{block_of("main")}, {block_of("save")}]
+    assert blocks.is_full
+
+
+def test_a_larger_program_has_room_for_more_blocks_up_to_a_limit() -> None:
+    def places(code_bytes: int) -> int:
+        return ProgramCode(base=0, begin=0x1000, end=0x1000 + code_bytes, step=4, functions=[]).places
+
+    assert places(1) == places(1 << 12) < places(1 << 19) < places(1 << 20) < places(1 << 22) == places(1 << 30)
+
+
 def test_a_block_belongs_to_each_function_that_it_overlaps() -> None:
     overlapping = ProgramCode(
         base=0,
@@ -236,8 +254,9 @@ def test_a_tests_own_server_counts_only_for_that_test(cell: NotedCell) -> None:
 
 def test_an_example_includes_functions_entered_by_the_previous_ones_servers(cell: NotedCell) -> None:
     cell.begin()
-    cell.start("get")
+    ended = cell.start("get")
     cell.recorder.begin_example()
+    assert not ended.exists(), "a test may have thousands of examples"
     cell.start("set")
     cell.recorder.end_test("one", "passed")
     cell.begin()

@@ -93,6 +93,22 @@ def test_a_server_that_ends_or_hangs_is_noticed(counts: InstructionCounts, monke
         counts.await_held(lambda: True, deadline_seconds=0.05)
 
 
+def test_the_counter_reads_what_to_hold_where_the_harness_writes_it(counts: InstructionCounts, tmp_path: Path) -> None:
+    source = (FOLDER / "counter.c").read_text("utf-8")
+    fields = re.findall(r"uint64_t (\w+);", source[source.index("struct shared {") : source.index("reserved[504]")])
+
+    def told() -> dict[str, int]:
+        content = struct.unpack_from(f"<{len(fields)}Q", (tmp_path / "counts").read_bytes())
+        return {name: value for name, value in zip(fields, content, strict=True) if value}
+
+    counts.hold(held=True)
+    assert told() == {"hold": 1}
+    counts.hold_children(held=True)
+    assert told() == {"hold": 1, "hold_children": 1}
+    counts.hold(held=False)
+    assert told() == {"hold_children": 1}
+
+
 def test_both_sides_agree_on_the_layout() -> None:
     source = (FOLDER / "counter.c").read_text("utf-8")
     fields = re.findall(r"uint64_t (\w+);", source[source.index("struct row {") : source.index("uint64_t reserved[5]")])

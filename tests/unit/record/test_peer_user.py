@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -156,6 +157,18 @@ def test_a_closed_connection_has_no_owner_and_not_root(ask: Way, pair: tuple[soc
 @pytest.mark.parametrize("ask", WAYS)
 def test_a_connection_that_does_not_exist_has_no_owner(ask: Way) -> None:
     assert ask((peer_user.HOST, 1), (peer_user.HOST, 2)) is None
+
+
+def test_without_the_fast_interface_the_table_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(_there: peer_user.End, _here: peer_user.End) -> int | None:
+        raise OSError(errno.EPROTONOSUPPORT, os.strerror(errno.EPROTONOSUPPORT))
+
+    monkeypatch.setattr(peer_user, "by_request", refuses)
+    peer_user.way_to_ask.cache_clear()
+    try:
+        assert peer_user.way_to_ask() == peer_user.by_table
+    finally:
+        peer_user.way_to_ask.cache_clear()
 
 
 def test_a_kernel_that_reports_no_owner_is_the_machines_fault(

@@ -165,6 +165,21 @@ def test_a_shell_that_gets_no_variables_loses_those_of_another_target_and_fails(
     assert ran.stdout == "1\n"
 
 
+def test_a_targets_variables_are_printed_for_a_shell_or_as_json(
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gcc", "g++"):
+        fakes.write(tmp_path / "bin" / f"{fakes.TRIPLE}-{name}", "#!/bin/sh\necho 1.0\n", mode=0o755)
+    fakes.put_on_path(tmp_path / "bin", monkeypatch)
+    as_json = plumb("env", "--target", "armv5", "--json")[1]
+    for_shell = plumb("env", "--target", "armv5")[1]
+    shown = subprocess.run(
+        ["sh", "-c", f"{for_shell} printenv CC CXX"], capture_output=True, encoding="utf-8", check=True
+    ).stdout
+    variables = json_codec.decode(as_json.encode(), dict[str, str])
+    assert shown.splitlines() == [variables["CC"], variables["CXX"]]
+
+
 @pytest.mark.parametrize("words", [["--help"], ["--target", "no-such-target", "--json"]])
 def test_output_that_no_shell_evaluates_unsets_nothing(plumb: Plumb, words: list[str]) -> None:
     assert "unset" not in " ".join(plumb("env", *words)[1].split()).replace("that unset the variables", "")
@@ -201,3 +216,10 @@ def test_a_long_output_is_read_for_places_and_shown_by_its_last_lines(tmp_path: 
     (tmp_path / program_launch.OUTPUT).write_text("\n".join(lines) + "\n", "utf-8")
     assert program_launch.read_said(tmp_path).splitlines() == lines
     assert program_launch.read_output(tmp_path).splitlines() == lines[-20:]
+
+
+def test_an_output_whose_beginning_was_not_kept_is_read_from_its_first_whole_line(tmp_path: Path) -> None:
+    rest = "in a line\n" + "x" * (program_launch.LONGEST_OUTPUT - 10)
+    for output, said in ((rest, rest[10:]), (rest[:-1], rest[:-1])):
+        (tmp_path / program_launch.OUTPUT).write_text(output, "utf-8")
+        assert program_launch.read_said(tmp_path) == said

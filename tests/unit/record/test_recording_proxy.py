@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import resource
 import socket
 import tempfile
 import threading
@@ -20,7 +22,8 @@ from harness.core.sockets import connect
 from harness.protocol.resp import Client
 from harness.record.proxy import peer_user
 from harness.record.proxy.forwarding import PURPOSE
-from harness.record.proxy.recorder import Recorder
+from harness.record.proxy.recorder import RETRY_SECONDS, Recorder
+from harness.record.proxy.self_recording import HEAD
 from harness.record.transcript import (
     INLINE_BYTES,
     Chunk,
@@ -209,6 +212,84 @@ def test_a_dead_guest_closes_the_connection_and_the_recorder_continues(short_fol
                 assert client.recv(1) == b""
     finally:
         recorder.close()
+
+
+@contextlib.contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """So many more files may be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Path(os.devnull).open("rb") as unused:
+        lowest = unused.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.contextmanager
+def starving(descriptors: int) -> Iterator[tuple[socket.socket, Recorder, list[socket.socket]]]:
+    """A guest that accepts nobody by itself, its recorder, and two clients that came when so many descriptors were left
+    beside the one that the kernel reserves for whoever waits for a client.
+    """
+    with tempfile.TemporaryDirectory(prefix="plumbline-test-") as folder, socket.socket(socket.AF_UNIX) as guest:
+        guest.bind(str(Path(folder) / "s"))
+        guest.listen()
+        guest.settimeout(DEADLINE_SECONDS)
+        recorder = Recorder(Path(folder) / "s", Path(folder) / "r")
+        clients = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+        with contextlib.closing(recorder), clients[0], clients[1]:
+            with descriptors_left(descriptors):
+                for client in clients:
+                    client.connect(str(recorder.path))
+                assert eventually(lambda: bool(recorder.trouble))
+            yield guest, recorder, clients
+
+
+STARVATIONS = 50
+"""How often one is tried: the recorder may not wait for a client yet, and other tests may close files."""
+
+
+def test_a_client_whose_guest_cannot_be_reached_for_want_of_a_descriptor_is_the_hosts_trouble() -> None:
+    """Regression: it looked as if the guest had closed the connection, and nothing said that the host was why."""
+    for _ in range(STARVATIONS):
+        with starving(0) as (_, _, clients):
+            clients[0].settimeout(RETRY_SECONDS * 2)
+            with contextlib.suppress(TimeoutError):
+                assert clients[0].recv(1) == b""
+                return
+    pytest.fail("each client was accepted later")
+
+
+def test_a_client_that_the_host_cannot_accept_at_first_is_served_later() -> None:
+    for _ in range(STARVATIONS):
+        with starving(1) as (guest, _, clients):
+            try:
+                for number, client in enumerate(clients):
+                    client.sendall(b"%d" % number)
+            except OSError:
+                # It was accepted, and no descriptor was left for the way to the guest.
+                continue
+            for number in range(2):
+                with guest.accept()[0] as connection:
+                    connection.settimeout(DEADLINE_SECONDS)
+                    assert connection.recv(1) == b"%d" % number
+            return
+    pytest.fail("each client was accepted at first")
+
+
+def test_connections_of_clients_that_record_by_themselves_are_kept_apart(connected: Connect) -> None:
+    with RecordedServer(lambda piece: piece) as server, recorded(server) as recorder, connected(recorder) as client:
+        client.sendall(b"a")
+        assert read_exactly(client, 1) == b"a"
+        for number, content in ((17, b"b"), (18, b"c"), (17, b"d")):
+            with recorder.file.open("ab") as file:
+                file.write(HEAD.pack(number, 0, len(content)) + content)
+        sent: dict[int, bytes] = {}
+        for piece in recorder.chunks():
+            if piece.direction == "request":
+                sent[piece.connection] = sent.get(piece.connection, b"") + piece.content
+    assert sorted(sent.values()) == [b"a", b"bd", b"c"]
 
 
 def test_close_drops_open_connections_and_stops_listening(connected: Connect) -> None:

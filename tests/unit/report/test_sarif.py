@@ -9,7 +9,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from harness.core.finding import Frame
+from harness.core.finding import Frame, ValueComparison
 from harness.report.formats import sarif
 from tests.support import fakes
 from tests.support.judgements import HOSTILE, cell, judgement, only_canaries
@@ -48,6 +48,23 @@ def test_a_result_has_rule_region_function_and_targets() -> None:
         "call",
         "main",
     ]
+
+
+def test_each_related_place_of_a_result_has_a_number_of_its_own() -> None:
+    whole = judgement()
+    finding = whole.findings[0]
+    frames = [[msgspec.structs.replace(finding.witnesses[0].backtrace[0], line=line)] for line in (460, 470)]
+    more = [
+        msgspec.structs.replace(finding.witnesses[0], target=target, line=stack[0].line, backtrace=stack)
+        for target, stack in zip(("sparc64", "armv6"), frames, strict=True)
+    ]
+    parted = Frame(function="setbitCommand", file="src/bitops.c", line=500, origin="server", pc=1)
+    comparison = ValueComparison(last_equal="", first_different="", differences=[], within="", compared=0, place=parted)
+    found = msgspec.structs.replace(finding, witnesses=[*finding.witnesses, *more], comparison=comparison)
+    (result,) = run_of(msgspec.structs.replace(whole, findings=[found]))["results"]
+    lines = [one["physicalLocation"]["region"]["startLine"] for one in result["relatedLocations"]]
+    assert lines == [452, 460, 470, 500]
+    assert [one["id"] for one in result["relatedLocations"]] == [1, 2, 3, 4]
 
 
 def test_paths_are_relative_to_the_repositorys_top_folder() -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ import pytest
 
 from harness.build.initramfs import Initramfs
 from harness.build.kernel import Kernel
+from harness.build.unit_drivers import Units
+from harness.core import json_codec
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.model import Abilities
 from harness.core.processes import environment, process
@@ -27,9 +30,12 @@ from harness.core.target_model import ORACLE
 from harness.core.wanted_tests import fits
 from harness.plan.catalog import Catalog
 from harness.record import cell_events, event_log
-from harness.run.cell_spec import PeerServer, write_cell
+from harness.record.executed_blocks import cell_reach
+from harness.record.executed_blocks.block_map import Function, ProgramCode
+from harness.record.transcript import load, requests
+from harness.run.cell_spec import ExecutionSpec, PeerServer, write_cell
 from harness.run.extra_servers import new_guest, server_of
-from harness.run.server_process import STOP_SECONDS, Guest, StartError
+from harness.run.server_process import KILL_SECONDS, STOP_SECONDS, Guest, StartError
 from harness.run.servers.server_spec import ServerSpec
 from harness.run.session.cell_session import CellSession
 from harness.run.vm.guest import VirtualMachine, VmGuest
@@ -434,6 +440,74 @@ def test_the_end_of_a_native_build_is_recorded_if_it_ended_by_itself(served: Cel
     assert [(one.end, one.oracle) for one in ends] == ([("signal", True)] if dies else [])
 
 
+@pytest.mark.parametrize(("may_refuse", "end"), [(True, "stopped"), (False, "start-failed")])
+def test_the_end_of_a_tests_own_server_that_does_not_start_is_recorded(
+    served: CellSession, *, may_refuse: bool, end: str
+) -> None:
+    assert served.cell.build is not None
+    fakes.write(served.cell.build.server_binary, "#!/bin/sh\nexit 1\n", mode=0o755)
+    with pytest.raises(StartError):
+        served.servers.start_guest(may_refuse=may_refuse)
+    served.end("passed", "", 0.1)
+    _, ends = recorded_by(served)
+    assert [(one.end, one.own) for one in ends] == [(end, True)]
+
+
+def test_an_example_keeps_only_its_own_requests(served: CellSession) -> None:
+    guest = served.servers.guest()
+    for word in ("first", "second"):
+        served.begin_example()
+        with guest.client() as client:
+            assert client.command("PING", word) == b"PONG"
+        served.end_example(word, "guest b'', native b'v'", 0.1)
+    examples, _ = recorded_by(served)
+    kept = [requests(load(served.cell.folder / guest.name / one.transcript)) for one in examples]
+    assert kept == [["PING first"], ["PING second"]]
+
+
+def test_servers_outside_the_evidence_may_run_at_the_same_time_and_leave_nothing(served: CellSession) -> None:
+    with served.servers.scratch() as one, served.servers.scratch() as other:
+        assert one.folder != other.folder
+        for guest in (one, other):
+            with guest.client() as client:
+                assert client.command("PING") == b"PONG"
+    assert not one.folder.exists()
+    assert not other.folder.exists()
+    assert recorded_by(served) == ([], [])
+
+
+def test_a_suspended_server_answers_only_when_it_is_let_go(served: CellSession) -> None:
+    guest = served.servers.guest()
+    with guest.client() as client:
+        with guest.suspended():
+            assert guest.is_suspended()
+        assert client.command("PING") == b"PONG"
+    assert not guest.is_suspended()
+
+
+def test_a_unit_whose_execution_was_not_recorded_is_a_problem_of_the_cells_record(tmp_path: Path) -> None:
+    """Otherwise a later check would omit the unit, as one that an edit does not reach. Here nothing loads a plugin."""
+    program = fakes.write(tmp_path / "units", "#!/bin/sh\n", mode=0o755)
+    code = ProgramCode(base=0, begin=0, end=64, step=4, functions=[Function(start=0, size=64, names=["main"])])
+    (tmp_path / "code").write_bytes(json_codec.encode(code))
+    spec = msgspec.structs.replace(
+        cells.spec_of("units", tmp_path, fakes.unemulated(fakes.target())),
+        units=Units(program=program, absent={}, broken={}, names=("sds",)),
+        execution=ExecutionSpec(
+            plugin=tmp_path / "blocks.so", programs={str(program): tmp_path / "code"}, kept="functions"
+        ),
+    )
+    session = CellSession(spec)
+    session.collected(1)
+    session.begin("units/test_it")
+    session.run_unit("sds")
+    session.end("passed", "", 0.1)
+    session.close()
+    noted = cell_reach.read(tmp_path)
+    assert noted is not None
+    assert noted.problem == "a program executed nothing"
+
+
 SPINNING_SERVER = fakes.answering_server().replace(
     "connection.recv(64)\n", "received = connection.recv(64)\n            while b'SET' in received: pass\n"
 )
@@ -566,6 +640,76 @@ def test_a_servers_processor_time_in_a_machine_is_that_of_the_emulator(
         finally:
             machine.emulator.kill()
     assert (refused.value.end, refused.value.detail) == ("hang", detail)
+
+
+class LingeringMachine(SilentMachine):
+    """A machine in which a killed server ends a moment later."""
+
+    def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
+        """End the server soon."""
+        threading.Timer(0.1, super().kill, (pid, number)).start()
+
+
+class DeafMachine(SilentMachine):
+    """A machine that ends no server."""
+
+    def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(("machine", "seconds"), [(LingeringMachine, KILL_SECONDS), (DeafMachine, 0.1)])
+def test_a_kill_in_a_machine_returns_when_the_server_has_ended_or_its_time_is_over(
+    machine: type[SilentMachine], seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's log is read next, and its port is given to the next one."""
+    monkeypatch.setattr("harness.run.server_process.KILL_SECONDS", seconds)
+    cell = cell_on_a_machine_without_emulator(tmp_path, "bitops")
+    assert cell.machine is not None
+    host = VirtualMachine(cell.machine, tmp_path, sockets=tmp_path)
+    host._machine = machine(cell.machine, tmp_path / "machine", sockets=tmp_path)  # noqa: SLF001
+    guest = VmGuest(server_of(cell), cell.runner, tmp_path / "guest-1", host=host)
+    guest.folder.mkdir()
+    guest.launch()
+    began = time.monotonic()
+    guest.kill()
+    assert guest.alive() == (machine is DeafMachine)
+    assert time.monotonic() - began < KILL_SECONDS / 2
+
+
+COUNTS = cell_events.Counters(user=3, skipped=0, half=1, word=2, dword=0, multi=0)
+
+
+class CountingMachine(SilentMachine):
+    """A machine whose kernel counts misaligned accesses."""
+
+    def counters(self) -> cell_events.Counters | None:
+        """Some counts."""
+        return COUNTS
+
+
+def test_the_first_test_of_a_machine_has_counts_from_before_its_server_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise what the kernel repaired in that test would not be seen."""
+    monkeypatch.setattr("harness.run.server_process.START_SECONDS", 0.05)
+    session = CellSession(cell_on_a_machine_without_emulator(tmp_path, "bitops"))
+    host = session.servers.host
+    assert isinstance(host, VirtualMachine)
+    session.collected(1)
+    session.begin("bitops/test_it")
+    machine = host._machine = CountingMachine(host.image, tmp_path / "machine", sockets=tmp_path)  # noqa: SLF001
+    with subprocess.Popen(["sleep", "60"]) as machine.emulator:
+        try:
+            with pytest.raises(StartError) as failed:
+                session.servers.guest()
+        finally:
+            machine.emulator.kill()
+        session.end("failed", str(failed.value), 1.0)
+    session.log.close(tests=1, failed=1)
+    (recorded,) = [
+        one for one in event_log.read_events(tmp_path / event_log.NAME) if isinstance(one, cell_events.TestEvent)
+    ]
+    assert recorded.counters_before == recorded.counters_after == COUNTS
 
 
 def test_a_guest_counts_the_faults_of_a_log_that_has_grown(tmp_path: Path) -> None:

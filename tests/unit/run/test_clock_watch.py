@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+import types
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,6 +39,28 @@ def test_a_clock_that_is_set_is_noticed(readings: list[tuple[float, float]], dou
         watch.look()
     assert doubt in watch.doubt
     assert bool(watch.doubt) == bool(doubt)
+
+
+@pytest.mark.parametrize("undisturbed", [1, 4, 9])
+def test_a_process_that_loses_its_processor_between_both_clocks_sees_no_step(
+    undisturbed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`undisturbed`: the only reading of ten during which it keeps the processor."""
+    now = [1000.0]
+    lost_at = {reading for reading in range(1, 11) if reading != undisturbed}
+    readings = itertools.count(1)
+
+    def day() -> float:
+        if next(readings) in lost_at:
+            now[0] += 5.0
+        return 1_700_000_000.0 + now[0]
+
+    clocks = types.SimpleNamespace(monotonic=lambda: now[0], time=lambda: 1_700_000_000.0 + now[0])
+    monkeypatch.setattr("harness.run.session.clock_watch.time", clocks)
+    watch = ClockWatch()
+    clocks.time = day
+    watch.look()
+    assert watch.doubt == ""
 
 
 @pytest.mark.parametrize(("seconds", "outcome"), [(3600.0, "failed"), (-3600.0, "failed"), (3600.0, "passed")])

@@ -416,6 +416,8 @@ def test_a_failure_that_also_occurs_natively_is_not_blamed_on_the_target(
     assert test.doubt in test.message
     assert message in test.message
     assert (test.unit, test.program, test.guest) == (name, "selftests", f"guest-unit-{name}")
+    place = "selftests/test_selftests.py:" if test.outcome == "failed" else ""
+    assert (test.asserted.startswith(place), bool(test.asserted)) == (True, bool(place))
 
 
 def test_a_program_that_leaves_early_fails_unless_it_does_so_natively(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import shlex
 import shutil
 import socket
@@ -50,7 +51,7 @@ from harness.run.upstream.machine_conditions import condition_on_machine
 from harness.run.upstream.native_runs import NativeRuns
 from harness.run.upstream.reported_crashes import reported_crash, where_it_crashed
 from harness.run.upstream.stage import Stage, Stages, variant
-from harness.run.upstream.test_files import UpstreamFile, selected, upstream_files
+from harness.run.upstream.test_files import UpstreamFile, line_of, selected, upstream_files
 from harness.workflows.preparation.upstream_selection import UpstreamSelection, select_upstream
 from harness.workflows.workbench import Workbench
 from tests.support import cells, fakes
@@ -883,14 +884,17 @@ def native_cell(tmp_path: Path, tree: Path, launcher: Path) -> CellSpec:
 
 def test_a_failure_on_this_machine_does_not_excuse_a_later_check(native_cell: CellSpec, tree: Path) -> None:
     """The test may have failed because the machine was busy."""
-    idle = tree / "idle"
-    words = f"test first {{expr 1}} 1\ntest second {{file exists {{{idle}}}}} 1\n"
+    idle, runs = tree / "idle", tree / "runs"
+    words = f"test first {{exec echo run >> {{{runs}}}; expr 1}} 1\ntest second {{file exists {{{idle}}}}} 1\n"
     (tree / "tests" / "unit" / "second.tcl").write_text(words, "utf-8")
     assert run_natively(native_cell, "unit/second") == {"first": "ok", "second": "err"}
+    assert runs.read_text("utf-8").count("run") == results.TRIES
     idle.touch()
     assert run_natively(native_cell, "unit/second") == {"first": "ok", "second": "ok"}
+    assert runs.read_text("utf-8").count("run") == results.TRIES + 1, "what passes runs once"
     idle.unlink()
     assert run_natively(native_cell, "unit/second") == {"first": "ok", "second": "ok"}, "the cache keeps passed results"
+    assert runs.read_text("utf-8").count("run") == results.TRIES + 1
 
 
 def test_a_native_failure_is_on_every_machine_and_excuses_no_other(native_cell: CellSpec, tree: Path) -> None:
@@ -1110,6 +1114,7 @@ def test_a_detectors_report_about_a_server_is_not_attributed_to_others_with_the_
         ("second", "third", "first", "second"),
         ("", "third", "first", "third"),
         ("", "first", "third", "first"),
+        ("", "first second", "third", "second"),
         ("strange", "", "second", "second"),
         ("", "", "", "fourth"),
     ],
@@ -1125,7 +1130,7 @@ def test_a_reported_crash_belongs_to_the_test_named_by_the_log_or_the_journal(
             began_ms=number * 100,
             ended_ms=number * 100 + 90,
             servers=servers,
-            announced=("command: debug segfault",) if name == announcing else (),
+            announced=("command: debug segfault",) if name in announcing.split() else (),
         )
         for number, (name, servers) in enumerate(
             {"other": (8,), "first": (), "second": (7,), "third": (8, 7), "fourth": (7,), "last": ()}.items(), 1
@@ -1355,6 +1360,7 @@ test "twice" {expr 1}
     [
         ("on all", "s390x", False, ""),
         ("where there is room", "s390x", False, "$long_enough"),
+        ("where there is room", "armv5", False, "$long_enough"),
         ("where there is room", "native-asan", False, ""),
         ("of 64 bits", "s390x", False, ""),
         ("of 64 bits", "armv5", False, "[s arch_bits] == 64"),
@@ -1371,6 +1377,14 @@ test "twice" {expr 1}
 def test_a_file_says_on_which_machines_a_test_runs(test: str, target: str, condition: str, *, began: bool) -> None:
     there, native = Catalog().targets[target], Catalog().targets["native"]
     assert condition_on_machine(ON_SOME_MACHINES, test, there, native, began=began) == condition
+
+
+@pytest.mark.parametrize("test", ["on all", "where there is room", "of 32 bits", "twice"])
+def test_a_test_has_the_line_on_which_it_begins(test: str) -> None:
+    line = ON_SOME_MACHINES.splitlines()[line_of(ON_SOME_MACHINES, test) - 1]
+    assert re.fullmatch(rf"""\s*test [{{"]{test}[}}"].*""", line)
+    assert line_of(ON_SOME_MACHINES, "of a name that is put together") == 0
+    assert line_of(ON_SOME_MACHINES, "A brace in a comment") == 0
 
 
 def test_tests_of_one_name_are_distinguished_and_random_numbers_in_names_are_ignored() -> None:
@@ -1476,6 +1490,7 @@ def test_without_a_name_only_the_short_list_runs(tree: Path) -> None:
         (("passes",), ["unit/second"]),
         (("unit/first::passes",), ["unit/first"]),
         (("unit/first", "passes"), ["unit/first"]),
+        (("passes", "unit/first"), ["unit/first"]),
     ):
         assert [file.name for file in selected(files, words, unnamed=short)] == names, words
 
@@ -1620,6 +1635,31 @@ def test_an_unreadable_line_of_a_journal_is_skipped() -> None:
     (test,) = journal.tests
     assert (test.seconds, test.servers) == (1.5, (12,))
     assert (test.logs_before, test.logs_after) == ({"guest-1": 20}, {"guest-1": 99})
+
+
+def note(home: Path, number: int, program: str) -> None:
+    """The launcher's record of a program that was started in this folder, without files for its output."""
+    words = [str(number), "0", str(home), *["", "0", ""] * 2, program]
+    fakes.write(home / f"guest-{number}" / "launch", "\0".join([*words, ""]))
+
+
+def test_programs_are_listed_in_the_order_of_their_starts(tmp_path: Path) -> None:
+    for number in (10, 3, 12, 1, 11, 2):
+        note(tmp_path, number, "src/redis-server")
+    (tmp_path / "guest-4").mkdir()
+    assert [launch.guest for launch in read_launches(tmp_path)] == [
+        f"guest-{number}" for number in (1, 2, 3, 10, 11, 12)
+    ]
+
+
+def test_clients_that_ran_natively_leave_no_evidence_and_hide_no_server(native_cell: CellSpec, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    kept = evidence.UpstreamEvidence(native_cell, homes=[home], names={}, started_in=tmp_path)
+    for number, program in enumerate(("server", "cli", "benchmark", "server"), 1):
+        note(home, number, f"src/redis-{program}")
+    kept.collect(ran(("a", "ok")), {0: "a"}, number=0)
+    assert [(one.name, one.pid) for one in kept.ended] == [("guest-1", 1), ("guest-4", 4)]
+    assert sorted(path.name for path in home.iterdir()) == ["guest-1", "guest-4"]
 
 
 def ended_process(tmp_path: Path, pid: int, *, end_at: int) -> evidence.StartedProcess:

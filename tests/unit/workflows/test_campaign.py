@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from cryptography import x509
 
 from harness.build.sources.tree_files import digest_of
 from harness.core import json_codec
@@ -26,7 +27,7 @@ from harness.workflows.campaign import archive, spread, task
 from harness.workflows.campaign.campaign_folder import CampaignFolder, CampaignRecord, JobReport
 from harness.workflows.campaign.campaign_status import status_of
 from harness.workflows.campaign.drive import result_in
-from harness.workflows.campaign.engine.cluster import make_keys, read_cluster
+from harness.workflows.campaign.engine.cluster import CERTIFICATE, make_keys, read_cluster
 from harness.workflows.campaign.job import DISCARDED, FOLDER, KNOWN, RUN, SERVER, check_jobs, command_jobs
 from harness.workflows.campaign.job_ledger import JobFailedError, JobLedger
 from harness.workflows.campaign.shared_store import SharedStore
@@ -128,6 +129,16 @@ def test_keys_that_others_can_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "keys" / "key.pem").chmod(0o640)
     with pytest.raises(UsageError, match="others can read"):
         read_cluster(str(file), insecure=False)
+
+
+def test_a_clusters_certificate_is_that_of_an_authority_to_the_strictest_peer(tmp_path: Path) -> None:
+    """RFC 5280, 4.2.1.9: such a certificate marks its basic constraints as critical. Python 3.13 demands it."""
+    make_keys(tmp_path / "keys")
+    certificate = x509.load_pem_x509_certificate((tmp_path / "keys" / CERTIFICATE).read_bytes())
+    constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+    assert (constraints.critical, constraints.value.ca) == (True, True)
+    with pytest.raises(UsageError, match="already contains keys"):
+        make_keys(tmp_path / "keys")
 
 
 def landed(tmp_path: Path, job: CampaignJob, *, finds: bool = False, test: str = "") -> tuple[JobReport, bytes]:

@@ -177,8 +177,11 @@ class FailedRuns(Runs):
         )
         self._request = self._specs = self._shared = anything
 
+        self.problem = ""
+        """Why the last run on the host has no result; empty if it has one."""
+
     def _repeated(self, *words: Any) -> list[HostRun]:
-        return [HostRun(problem="", seal="")] * words[2]
+        return [HostRun(problem="", seal="")] * (words[2] - 1) + [HostRun(problem=self.problem, seal="")]
 
     def _preceded_runs(self, *words: Any) -> list[HostRun]:
         self.asked.append(({*words[2]}, words[3]))
@@ -203,3 +206,15 @@ def test_the_host_is_asked_behind_other_tests_about_all_that_no_list_knows(
     runs = FailedRuns(tmp_path, tree, ["test_old"])
     made = runs.of_failed(tmp_path)
     assert runs.asked == [({"test_new"}, len(made))]
+
+
+def test_the_host_is_asked_no_more_once_one_of_its_runs_has_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.workflows.cell_runs.failed_tests", lambda _: ["test_new"])
+    monkeypatch.setattr("harness.workflows.cell_runs.unlike_host", lambda *_: {"test_new"})
+    runs = FailedRuns(tmp_path, "/a/checkout", [])
+    runs.problem = "it did not end within 900 s"
+    made = runs.of_failed(tmp_path)
+    assert runs.asked == []
+    assert [one.problem for one in made if one.problem] == [runs.problem]

@@ -189,7 +189,8 @@ def test_what_no_suite_writes_is_left_out_of_a_corpus_and_ends_no_campaign(tmp_p
     """Regressions: a folder in the place of features, a large number in them and a long name ended the campaign."""
     campaign = begin(tmp_path / "campaign", JOBS)
     islands = Islands(campaign, tmp_path / "corpora", lambda _: None)
-    bring(campaign, LITTLE, good=("x", [1]), large=("x" * (corpus_folder.LARGEST_BYTES + 1), [2]))
+    too_large = "x" * (corpus_folder.LARGEST_BYTES + 1)
+    bring(campaign, LITTLE, good=("x", [1]), large=(too_large, [2]), other=("y", [3]))
     learned = campaign.run_of(LITTLE.name) / LEARNED / f"{SERVER}-little"
     told = (learned / "good.features").read_text("utf-8")
     (learned / "folder.features").mkdir()
@@ -197,8 +198,9 @@ def test_what_no_suite_writes_is_left_out_of_a_corpus_and_ends_no_campaign(tmp_p
     for name in ("", ".hidden", "n" * 240, "a b"):
         write(learned / f"{name}.features", told)
     islands.learn(LITTLE)
-    assert {path.name for path in (tmp_path / "corpora").rglob("*.features")} == {"good.features"}
-    assert given_to(islands, LITTLE_2, tmp_path) == {"good": [1]}
+    kept = {path.name for path in (tmp_path / "corpora").rglob("*.features")}
+    assert kept == {"good.features", "other.features"}
+    assert given_to(islands, LITTLE_2, tmp_path) == {"good": [1], "other": [3]}
 
 
 WRITES = """

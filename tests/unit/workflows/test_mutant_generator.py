@@ -81,8 +81,9 @@ CASES: list[tuple[str, str, list[str]]] = [
             "void f(char *p, struct part *q) {\n uint32_t word;\n struct part all;\n"
             " memcpy(&word, p + 1, sizeof(word));\n memcpy(p, &word, 4);\n memcpy(p, &word, 3);\n"
             " memcpy(&all, q, sizeof(all));\n}\n"
+            "void g(void) {\n uint32_t word, other;\n memcpy(&word, &other, 4);\n}\n"
         ),
-        ["word = *(uint32_t *)(p + 1);", "*(uint32_t *)(p) = word;"],
+        ["word = *(uint32_t *)(p + 1);", "*(uint32_t *)(p) = word;", "word = *(uint32_t *)(&other);"],
     ),
     (
         "pretend-aligned",

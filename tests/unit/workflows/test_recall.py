@@ -33,8 +33,15 @@ from harness.workflows.mutation_testing.recall.document import (
     share_of,
 )
 from harness.workflows.mutation_testing.recall.examination import evidence_in, in_both
+from harness.workflows.mutation_testing.recall.object_code import (
+    CompiledUnit,
+    ReleaseObjects,
+    ReleaseRecord,
+    UnreferencedFunction,
+)
 from harness.workflows.mutation_testing.recall.release_baseline import ReleaseCell, release_cell, useless_cells
 from harness.workflows.mutation_testing.recall.sample_run import commit_of
+from harness.workflows.workbench import Workbench
 from tests.support import fakes
 from tests.support.repositories import commit, git
 from tests.unit.workflows.test_mutations import a_finding
@@ -430,3 +437,28 @@ def test_outcomes_of_one_state_of_the_suites_are_not_resumed_with_another(tmp_pa
     assert states[0] == made
     assert all(state.startswith(f"{made}+") for state in states[1:])
     assert len(set(states)) == len(states)
+
+
+def test_a_function_never_runs_if_no_program_of_the_release_refers_to_it(tmp_path: Path) -> None:
+    """A file may be compiled for several programs, and one of them may need the function."""
+    tree = fakes.opened(fakes.server_tree(tmp_path / "tree"))
+    fakes.write(tree.path / "src" / "sds.c", "struct sdshdr;\n")
+    units = [
+        CompiledUnit(folder="src", words=["-c", word], object=made, sources=[source, "src/sds.h"], digest="")
+        for word, made, source in (
+            ("sds.c", "sds.o", "src/sds.c"),
+            ("sds.c", "cli-sds.o", "src/sds.c"),
+            ("zmalloc.c", "zmalloc.o", "src/zmalloc.c"),
+        )
+    ]
+    places = [("sds.o", "sdsunused"), ("cli-sds.o", "sdsunused"), ("sds.o", "sdsclient"), ("sds.o", "sdshdr")]
+    gone = [UnreferencedFunction(folder="src", object=made, function=function) for made, function in places]
+    gone.append(UnreferencedFunction(folder="src", object="cli-sds.o", function="sdshdr"))
+    objects = ReleaseObjects(Workbench.default(), tree, fakes.target(), ReleaseRecord(units=units, unreferenced=gone))
+    asked = [
+        ("src/sds.c", "sdsunused"),
+        ("src/sds.c", "sdsclient"),
+        ("src/sds.c", "sdshdr"),
+        ("src/sds.h", "sdsunused"),
+    ]
+    assert [objects.is_unreferenced(*one) for one in asked] == [True, False, False, False]

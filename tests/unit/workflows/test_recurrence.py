@@ -10,6 +10,7 @@ import pytest
 from harness.build.unit_drivers import Units
 from harness.core.digests import sha256_of
 from harness.core.model import StorePair
+from harness.core.target_model import ORACLE
 from harness.run import selftests
 from harness.workflows.replay.recurrence import (
     PLAIN,
@@ -21,6 +22,7 @@ from harness.workflows.replay.recurrence import (
     recurrence,
     unless_blind,
 )
+from harness.workflows.replay.replay import on_host
 from harness.workflows.replay.reruns.replayed_run import replaying
 from harness.workflows.replay.reruns.unit import run_unit
 from tests.support import fakes
@@ -415,3 +417,13 @@ def test_a_self_test_that_leaves_early_again_recurs_and_one_that_reports_its_end
         ran = run_unit(units, fakes.unemulated(fakes.target()), early, tmp_path / f"{name}-run", None)
         outcomes.append(recurrence(early, ran.observation).outcome)
     assert outcomes == ["reproduced", "gone"]
+
+
+def test_the_native_build_is_asked_about_another_machines_ends_and_replies_and_not_about_faults_and_its_own() -> None:
+    there = reproducer(detector="suite", optimisation="O3", allocator="jemalloc", memory_order="weak", policy="audit")
+    here = on_host(there)
+    assert here is not None
+    assert (here.target, here.policy, here.allocator, here.memory_order) == (ORACLE, "signal", "libc", "usual")
+    assert (here.server, here.optimisation, here.finding) == (there.server, "O3", there.finding)
+    assert on_host(reproducer(detector="signal")) is None
+    assert on_host(here) is None
