@@ -418,6 +418,27 @@ def test_the_shares_count_a_mutant_for_each_command_that_kills_it() -> None:
     assert document.survivors(found, said)[-1] == f"| `{left}` | `1` | `2` | It is the same. |"
 
 
+def test_a_test_that_was_written_for_a_survivor_counts_for_the_commands_that_run_it() -> None:
+    def survivor(number: int) -> document.JudgedMutant:
+        entry = Entry(mutant=f"harness/run/a.py::f::constant-{number}", stage="quick", state="survived")
+        return document.JudgedMutant(name=entry.mutant, line=1, before="1", after="2", stages=[entry])
+
+    mutants = [survivor(number) for number in range(5)]
+    quick, server, slow, same, _ = (one.name for one in mutants)
+    said = [
+        document.Survivor(mutant=quick, test="tests/unit/a.py::test_a"),
+        document.Survivor(mutant=server, test="tests/end_to_end/b.py::test_b"),
+        document.Survivor(mutant=slow, test="tests/end_to_end/b.py::test_c", slow=True),
+        document.Survivor(mutant=same, reason="It is the same.", same=True),
+    ]
+    rows = document.shares_since(
+        document.MutantsDocument(commit="abc", seed=1, mutants=mutants),
+        document.SurvivorList(survivors=said),
+        {"tests/end_to_end/b.py"},
+    )
+    assert rows[-1] == "| all | 5 | 0 (0 %) | 0 (0 %) | 1 (20 %) | 2 (40 %) | 3 (60 %) | 1 | 1 |"
+
+
 def test_what_is_said_of_survivors_is_a_reason_or_a_test_that_exists() -> None:
     for one in document.reasons().survivors:
         assert bool(one.reason) != bool(one.test), one.mutant

@@ -73,6 +73,8 @@ class Survivor(Record, frozen=True):
     """Why no test notices it."""
     test: str = ""
     """The test that notices it since."""
+    slow: bool = False
+    """Whether only `ci/test --all` runs that test."""
     same: bool = False
     """Whether the reason shows that the mutant behaves like the original."""
 
@@ -116,20 +118,43 @@ def shares(found: MutantsDocument) -> list[str]:
 
 
 def share_rows() -> list[str]:
-    """docs/TESTS.md's table, and how much of it is known."""
-    found = read_document()
+    """docs/TESTS.md's tables: what was measured, and what the tests kill that were written for the survivors."""
+    found, said = read_document(), reasons()
     every = files_on_servers(ROOT)
     tried = len(every.intersection(found.tried))
-    sentence = f"Of the {len(every)} files of tests on servers and of costly tests, {tried} were tried."
-    return [*shares(found), "", sentence, "", _since(reasons())]
+    sentence = (
+        f"The columns `then` were measured at commit {found.commit}, with {tried} of the {len(every)} files of tests on\n"
+        "servers and of costly tests. The columns `now` add the tests that were written for survivors, each of which was\n"
+        "seen to fail. Mutants that are `alike` behave like the original, and nothing notices the `others`."
+    )
+    return [*shares_since(found, said, every), "", sentence]
 
 
-def _since(said: SurvivorList) -> str:
-    """How many survivors are explained."""
-    killed, same = sum(one.test != "" for one in said.survivors), sum(one.same for one in said.survivors)
-    others = len(said.survivors) - killed - same
-    found = f"Of the survivors, tests kill {killed} now, and {same} behave like the original"
-    return f"{found} (measurements/harness-mutants.toml). Of {others} another reason is known."
+def shares_since(found: MutantsDocument, said: SurvivorList, on_servers: Container[str]) -> list[str]:
+    """A row for each package: the mutants that two commands killed, that each command kills now, that behave like the
+    original, and the others.
+    """
+    known = {one.mutant: one for one in said.survivors}
+
+    def kills(one: JudgedMutant, command: str) -> bool:
+        since = known.get(one.name, Survivor(mutant=one.name))
+        has = {
+            "ci/test --quick": not since.slow and since.test.partition("::")[0] not in on_servers,
+            "ci/test": not since.slow,
+            "ci/test --all": True,
+        }
+        return bool(one.killed_by(command)) or (since.test != "" and has[command])
+
+    def row(title: str, mutants: Sequence[JudgedMutant]) -> tuple[object, ...]:
+        before = [sum(one.killed_by(command) != "" for one in mutants) for command in ("ci/test --quick", "ci/test")]
+        now = [sum(kills(one, command) for one in mutants) for command in RUNS]
+        same = sum(one.name in known and known[one.name].same for one in mutants)
+        parts = [f"{each} ({100 * each / max(len(mutants), 1):.0f} %)" for each in (*before, *now)]
+        return (title, len(mutants), *parts, same, len(mutants) - now[-1] - same)
+
+    rows = [row(f"`{name}`", [one for one in found.mutants if one.package == name]) for name in PACKAGES]
+    heads = ["package", "mutants", "`--quick` then", "`ci/test` then", "`--quick` now", "`ci/test` now", "`--all` now"]
+    return table([*heads, "alike", "others"], [*rows, row("all", found.mutants)])
 
 
 def files_on_servers(root: Path) -> set[str]:
