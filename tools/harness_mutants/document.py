@@ -123,9 +123,9 @@ def share_rows() -> list[str]:
     every = files_on_servers(ROOT)
     tried = len(every.intersection(found.tried))
     sentence = (
-        f"The columns `then` were measured at commit {found.commit}, with {tried} of the {len(every)} files of tests on\n"
-        "servers and of costly tests. The columns `now` add the tests that were written for survivors, each of which was\n"
-        "seen to fail. Mutants that are `alike` behave like the original, and nothing notices the `others`."
+        f"The columns `then` were measured at commit {found.commit}, with {tried} of the {len(every)} files of tests\n"
+        "on servers and of costly tests. The columns `now` add tests that were written for survivors and seen to\n"
+        "fail on them. Mutants that are `alike` behave like the original. Nothing notices the `others`."
     )
     return [*shares_since(found, said, every), "", sentence]
 
