@@ -42,6 +42,13 @@ def test_the_rules_of_a_user_have_no_order() -> None:
     assert differs("ACL GETUSER plumb\n", rules[:1], [[b"commands", b"-@all +set"]]) is not None
 
 
+def test_what_only_one_server_answered_is_not_compared() -> None:
+    """The other one has died, which is a finding of its own."""
+    assert differs("GET k\nGET l\n", [b"1"], [b"1", b"2"]) is None
+    assert differs("GET k\nGET l\n", [b"1", b"2"], []) is None
+    assert differs("GET k\nGET l\n", [b"1"], [b"2", b"2"]) is not None
+
+
 def test_a_difference_after_replies_in_another_order_is_found() -> None:
     found = differs("SMEMBERS k\nGET k\n", [[b"a", b"b"], b"1"], [[b"b", b"a"], b"2"])
     assert found is not None
