@@ -23,6 +23,7 @@ from harness.core.model import Record
 from harness.core.strict_toml import ROOT, read_toml
 from harness.plan.catalog import Catalog
 from harness.workflows.programs.build_system import STAGES
+from harness.workflows.programs.debian_package import LACKING
 from tools.checks import SuiteTally, canaries, tallies, tests
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class NamedPackage(Record, frozen=True):
     """The targets, where the report decides; empty: those that the rule gives."""
     configure: tuple[str, ...] = ()
     """Options of its configuration, such as those that do without a library. `{machine}` is what `uname -m` says."""
+    make: tuple[str, ...] = ()
+    """Words that debian/rules gives make: a goal, or a variable."""
     suite: str = SUITE
     """The suite of Debian; another one where the archive no longer has the file of this one."""
 
@@ -75,10 +78,11 @@ class Reading(Record, frozen=True):
 
     package: str
     finding: str
-    """The finding's id, or a glob."""
-    cause: Literal["program", "test", "busy", "build", "emulator"]
+    """The finding's id, or a glob. Empty: it says why there is no verdict."""
+    cause: Literal["program", "test", "busy", "build", "emulator", "archive", "untested"]
     """`program`: a bug of the package. `test`: a mistake of its tests. `busy`: a limit of time on a busy machine.
-    `build`: the package's build system. `emulator`: the machine is not imitated well enough.
+    `build`: the package's build system. `emulator`: the machine is not imitated well enough. `archive`: the archive has
+    not all files of the source. `untested`: the package has no tests that run a program of its own.
     """
     because: str
     """One sentence."""
@@ -99,12 +103,15 @@ class Survey(Record, frozen=True):
     readings: tuple[Reading, ...] = ()
 
     def reading_of(self, package: str, target: str, finding: str) -> Reading | None:
-        """What was found out about a finding; None if nobody has read it."""
+        """What was found out about a finding, or about a run without a verdict if it is empty; None if nobody has read
+        it.
+        """
         return next(
             (
                 one
                 for one in self.readings
                 if one.package == package
+                and bool(finding) is bool(one.finding)
                 and fnmatchcase(finding, one.finding)
                 and (not one.targets or target in one.targets)
             ),
@@ -127,6 +134,8 @@ class Package(Record, frozen=True):
     suite: str = SUITE
     configure: tuple[str, ...] = ()
     """Options of its configuration."""
+    make: tuple[str, ...] = ()
+    """Words for make."""
     named: bool = False
     """Whether a public report names it, and the rule does not choose it."""
 
@@ -185,6 +194,7 @@ class Trial(Record, frozen=True):
         options = [
             word for one in self.package.configure for word in ("--configure", one.replace("{machine}", machine))
         ]
+        options += [word for one in self.package.make for word in ("--make", one)]
         return ["deb", "--target", self.target, *libraries, *options, self.package.source]
 
     @property
@@ -327,7 +337,8 @@ def judged(
     cells = [one.reason for one in judgement.cells if one.verdict is Verdict.UNKNOWN]
     # What the cell says of a build that failed is only that nothing of the target ran.
     why = [stage] if stage else cells
-    reason = "\n".join([*why, *([failure] if why and failure else [])])
+    lacking = [one.partition("; ")[0] for one in judgement.remarks if one.startswith(LACKING)]
+    reason = "\n".join([*why, *([failure] if why and failure else []), *(lacking if why else [])])
     return Answer(
         package=trial.package.name,
         version=trial.package.version,

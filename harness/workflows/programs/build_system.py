@@ -52,6 +52,8 @@ class BuildSystem(Record, frozen=True):
 
 OPTIONS = "@OPTIONS@"
 """Where the user's options go in a command that configures a tree."""
+MAKE = "@MAKE@"
+"""Where the user's words for make go in commands that build and test a tree."""
 _MAKE = {"make": "make"}
 # A file or folder with the goal's name is not a goal: make has nothing to do for it. Every makefile of Automake has the
 # goal `check`, which tests nothing unless Automake knows tests.
@@ -62,17 +64,16 @@ if grep -q '^check-am:' Makefile 2>/dev/null &&
     goals='test check'
 fi
 for goal in $goals; do
-    if planned=$(LC_ALL=C make -n $goal {variables}2>/dev/null) &&
+    if planned=$(LC_ALL=C make -n $goal {variables}@MAKE@ 2>/dev/null) &&
         ! printf '%s\\n' "$planned" | grep -q "make: Nothing to be done for '$goal'"; then
-        make $goal {variables}; echo done > ../stage; exit 0
+        make $goal {variables}@MAKE@; echo done > ../stage; exit 0
     fi
 done
 echo untested > ../stage
 exit 1"""
-# Libtool then makes programs instead of scripts that start them, and a finding names the program. Only scripts of
-# Autoconf take any option.
-_CONFIGURE = """\
-if grep -q 'GNU Autoconf' configure; then ./configure --disable-shared@OPTIONS@; else ./configure@OPTIONS@; fi"""
+# No option of its own: what the package's authors chose is what their tests expect. Tests of acl preload a library that
+# --disable-shared does not build.
+_CONFIGURE = "./configure@OPTIONS@"
 # Debian's patches to configure.ac leave what Autoconf and Automake generated from it older than it, and make would call
 # the release of Automake that the package was made with.
 _IN_ORDER = """\
@@ -84,7 +85,7 @@ SYSTEMS = (
         markers=("configure",),
         tools=_MAKE,
         configure=f"{_IN_ORDER}\n{_CONFIGURE}",
-        build='make -j"$(nproc)"',
+        build='make -j"$(nproc)"@MAKE@',
         test=_MAKE_TEST.format(variables=""),
     ),
     BuildSystem(
@@ -92,14 +93,14 @@ SYSTEMS = (
         markers=("configure.ac", "configure.in"),
         tools={**_MAKE, "autoreconf": "autoconf", "automake": "automake", "libtoolize": "libtool"},
         configure=f"autoreconf --force --install\n{_CONFIGURE}",
-        build='make -j"$(nproc)"',
+        build='make -j"$(nproc)"@MAKE@',
         test=_MAKE_TEST.format(variables=""),
     ),
     BuildSystem(
         name="meson",
         markers=("meson.build",),
         tools={"meson": "meson", "ninja": "ninja-build"},
-        configure='meson setup --cross-file "$MESON_CROSS_FILE" -Ddefault_library=static@OPTIONS@ plumb-build',
+        configure='meson setup --cross-file "$MESON_CROSS_FILE"@OPTIONS@ plumb-build',
         build="meson compile -C plumb-build",
         test="meson test -C plumb-build --print-errorlogs",
     ),
@@ -107,7 +108,7 @@ SYSTEMS = (
         name="cmake",
         markers=("CMakeLists.txt",),
         tools={**_MAKE, "cmake": "cmake"},
-        configure="cmake -S . -B plumb-build -DBUILD_SHARED_LIBS=OFF -DBUILD_TESTING=ON@OPTIONS@",
+        configure="cmake -S . -B plumb-build -DBUILD_TESTING=ON@OPTIONS@",
         build='cmake --build plumb-build -j "$(nproc)"',
         test="ctest --test-dir plumb-build --output-on-failure",
     ),
@@ -116,7 +117,7 @@ SYSTEMS = (
         markers=("GNUmakefile", "makefile", "Makefile"),
         tools=_MAKE,
         configure=":",
-        build=f'make -j"$(nproc)" {_GIVEN}',
+        build=f'make -j"$(nproc)" {_GIVEN}@MAKE@',
         test=_MAKE_TEST.format(variables=_GIVEN),
     ),
 )
@@ -219,12 +220,17 @@ _OF_BUILD = re.compile(
 
 
 def script_of(
-    system: BuildSystem, options: Sequence[str] = (), folder: str = "", variables: Mapping[str, str] | None = None
+    system: BuildSystem,
+    options: Sequence[str] = (),
+    folder: str = "",
+    variables: Mapping[str, str] | None = None,
+    make: Sequence[str] = (),
 ) -> str:
     """The shell script that builds a tree, its working folder, and runs its tests. It writes its stage beside the tree.
 
-    `folder`: the folder of the tree to build in. `options`: of the configure step. Raises UsageError if the build
-    system has none. `variables`: what the build and the tests have in their environment, unless the caller has it.
+    `folder`: the folder of the tree to build in. `options`: of the configure step. `make`: further words for make.
+    Raises UsageError if the build system has no such step, or does not call make. `variables`: what the build and the
+    tests have in their environment, unless the caller has it.
     """
     if options and OPTIONS not in system.configure:
         raise UsageError(
@@ -232,8 +238,14 @@ def script_of(
             where=f"--configure {options[0]}",
             remedy="edit the script that builds it, or name another system: --build-system",
         )
+    if make and MAKE not in system.build:
+        raise UsageError(
+            f"a tree that {system.name} builds is not built by make",
+            where=f"--make {make[0]}",
+            remedy="edit the script that builds it, or name another system: --build-system",
+        )
     beside = "/".join([".."] * (1 + len([part for part in folder.split("/") if part])))
-    given = "".join(f" {shlex.quote(option)}" for option in options)
+    given, words = ("".join(f" {shlex.quote(one)}" for one in each) for each in (options, make))
     lines = ["#!/bin/sh", f"# Written by plumb deb for {system.name}: run it in the tree, below plumb exec.", "set -e"]
     # A person's own setting is stronger than the package's.
     lines += [f": ${{{name}={shlex.quote(value)}}}; export {name}" for name, value in (variables or {}).items()]
@@ -242,7 +254,7 @@ def script_of(
         lines += [
             f"echo {stage} > ../{STAGE}",
             *([f": > ../{TESTING}"] if stage == "test" else []),
-            getattr(system, stage).replace(OPTIONS, given),
+            getattr(system, stage).replace(OPTIONS, given).replace(MAKE, words),
         ]
     lines.append(f"echo {DONE} > ../{STAGE}")
     return "".join(f"{line}\n" for line in lines).replace("> ../", f"> {beside}/")
