@@ -12,7 +12,7 @@ import msgspec
 from harness.build.sources.debian_source import SourcePackages, source_named
 from harness.core.errors import ExitCode, UsageError
 from harness.core.processes import process
-from harness.workflows.programs import build_system, execution
+from harness.workflows.programs import build_system, debian_rules, execution
 from harness.workflows.target_setup import emulated_target
 
 if TYPE_CHECKING:
@@ -87,8 +87,9 @@ def prepare(
             folder.rmdir()
         raise
     found = build_system.detect(folder / TREE, system)
-    variables = build_system.variables_of_rules(folder / TREE)
-    script = build_system.script_of(found.system, options, found.folder, variables, make)
+    variables = debian_rules.variables_of_rules(folder / TREE)
+    steps = debian_rules.steps_of_rules(folder / TREE)
+    script = build_system.script_of(found.system, options, found.folder, variables, make, steps)
     (folder / SCRIPT).write_text(script, "utf-8")
     bench.progress.say(f"{package.title} is built by {found.system.name} in {folder / TREE / found.folder}")
     return PreparedPackage(package=package, folder=folder, system=found.system.name)

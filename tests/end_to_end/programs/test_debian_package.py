@@ -151,6 +151,59 @@ def test_a_file_that_does_not_match_its_description_is_refused(tmp_path: Path) -
     assert "dpkg-source does not unpack bookworm/odd=" in finished.stderr
 
 
+LIBRARY = {
+    "twice.h": "int twice(const char *bytes);\n",
+    "twice.c": "int twice(const char *bytes) { return 2 * *(volatile int *)bytes; }\n",
+    "Makefile": """\
+all: libtwice.so
+libtwice.so: twice.c
+\t$(CC) -O1 -shared -fPIC -o $@ $<
+install:
+\tinstall -D libtwice.so $(DESTDIR)$(LIBDIR)/libtwice.so.1
+\tln -s $(LIBDIR)/libtwice.so.1 $(DESTDIR)$(LIBDIR)/libtwice.so
+\tinstall -D -m 644 twice.h $(DESTDIR)$(PREFIX)/include/twice.h
+""",
+}
+USER = """\
+#include <stdio.h>
+#include <twice.h>
+
+static char bytes[] __attribute__((aligned(8))) = {0, 0, 0, 0, 0, 0, 0, 21};
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    printf("%d\\n", twice(bytes + argc));
+    return 0;
+}
+"""
+
+
+def test_a_library_that_debian_lacks_for_the_target_is_built_from_its_source_first(tmp_path: Path) -> None:
+    (tmp_path / "user.c").write_text(USER, "utf-8")
+    name = package(LIBRARY)
+    compiling = "$CC -O1 -o user user.c -ltwice && ./user x x x > said; ./user > /dev/null; true"
+    words = ["exec", "--target", "sparc64", "--offline", "--json", "--with", name, "--", "sh", "-c", compiling]
+    finished = plumb(tmp_path, *words)
+    assert finished.returncode == ExitCode.FINDINGS, finished.stderr
+    assert f"Debian has no libraries for sparc64: bookworm/{name} are built for it first" in finished.stderr
+    assert (tmp_path / "said").read_text("utf-8") == f"{2 * 21}\n"
+    (finding,) = json.loads(finished.stdout)["findings"]
+    assert (finding["id"], finding["function"]) == ("alignment-twice-load", "twice")
+    # It is kept.
+    assert "built for it first" not in plumb(tmp_path, *words).stderr
+
+
+def test_a_library_that_does_not_build_for_the_target_is_no_verdict_about_the_command(tmp_path: Path) -> None:
+    for files, told in (
+        ({**LIBRARY, "twice.c": "int twice(\n"}, "does not build for sparc64"),
+        ({**LIBRARY, "Makefile": "all:\ninstall:\n"}, "installs no header file"),
+    ):
+        words = ["--target", "sparc64", "--offline", "--with", package(files)]
+        finished = plumb(tmp_path, "exec", *words, "--", "true")
+        assert (finished.returncode, told in finished.stderr) == (ExitCode.INFRASTRUCTURE, True), finished.stderr
+
+
 @pytest.mark.slow(instead="the other tests of test_debian_package.py, on packages that they make")
 def test_a_package_of_the_archive_is_fetched_and_its_tests_pass(tmp_path: Path) -> None:
     """A third party's release, as apt fetches and verifies it."""

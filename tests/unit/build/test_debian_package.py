@@ -11,7 +11,7 @@ import pytest
 
 from harness.build.sources.debian_source import SourcePackage, source_named, version_in
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
-from harness.workflows.programs import build_system
+from harness.workflows.programs import build_system, debian_rules
 from harness.workflows.programs.debian_package import lacking_tools
 from tests.support import fakes
 
@@ -158,9 +158,9 @@ export LAST ?= 1
 
 def test_the_build_has_the_plain_variables_that_the_rules_of_the_package_export(tmp_path: Path) -> None:
     """The tests of json-c use the host's valgrind, which cannot run them, unless USE_VALGRIND is 0."""
-    assert build_system.variables_of_rules(tmp_path) == {}
+    assert debian_rules.variables_of_rules(tmp_path) == {}
     fakes.write(tmp_path / "source" / "debian" / "rules", RULES)
-    found = build_system.variables_of_rules(tmp_path / "source")
+    found = debian_rules.variables_of_rules(tmp_path / "source")
     assert found == {"USE_VALGRIND": "0", "LC_ALL": "C.UTF-8", "GREETING": 'it\'s "two" words', "LAST": "1"}
     (system,) = (one for one in build_system.SYSTEMS if one.name == "make")
     fakes.write(tmp_path / "source" / "Makefile", 'all:\ncheck: ; echo "$$USE_VALGRIND $$GREETING" > result\n')
@@ -325,6 +325,44 @@ def test_words_for_make_are_passed_to_the_build_and_the_tests_or_refused(
     subprocess.run(["sh", "../script"], cwd=tmp_path / "source", check=True, capture_output=True)
     built, again, tested = (tmp_path / "source" / "result").read_text("utf-8").splitlines()
     assert (built, again, tested) == ("-DA -DB", "-DA -DB", "tested")
+
+
+STEPS = """\
+override_dh_auto_configure:
+\techo "$(DEB_HOST_MULTIARCH)" > machine
+override_dh_auto_build-arch:
+\t$(MAKE) linux
+# Debian's own tools are not installed here.
+override_dh_auto_install:
+\tdh_auto_install -- x
+ifeq (,$(filter nocheck,$(DEB_BUILD_OPTIONS)))
+override_dh_auto_test:
+\ttrue
+ifeq ($(DEB_HOST_ARCH),amd64)
+\tdh_auto_test -- x
+endif
+endif
+"""
+
+
+def test_commands_of_the_rules_prepare_and_build_a_tree_that_has_a_makefile_alone(tmp_path: Path) -> None:
+    """Lua's makefile builds nothing without a goal, and includes a file that debian/rules writes."""
+    tree = tmp_path / "source"
+    assert debian_rules.steps_of_rules(tree) == {}
+    fakes.write(tree / "debian" / "rules", STEPS)
+    steps = debian_rules.steps_of_rules(tree)
+    assert steps == {"configure": "override_dh_auto_configure", "build": "override_dh_auto_build-arch"}
+    system = {one.name: one for one in build_system.SYSTEMS}
+    makefile = "CC = host\nnone: ; false\nlinux: machine ; echo $(CC) > built\ncheck: built ; echo tested > result\n"
+    fakes.write(tree / "Makefile", makefile)
+    fakes.write(tmp_path / "script", build_system.script_of(system["make"], steps=steps))
+    environment = {"PATH": os.environ["PATH"], "CC": "target-gcc", "HOST_TRIPLET": "sparc64-linux-gnu"}
+    subprocess.run(["sh", "../script"], cwd=tree, env=environment, check=True, capture_output=True)
+    contents = {name: (tree / name).read_text("utf-8").strip() for name in ("machine", "built", "result")}
+    assert contents == {"machine": "sparc64-linux-gnu", "built": "target-gcc", "result": "tested"}
+    # A configure script knows, and the folder of another build system is not where they run.
+    assert "debian/rules" not in build_system.script_of(system["configure"], steps=steps)
+    assert "debian/rules" not in build_system.script_of(system["make"], folder="src", steps=steps)
 
 
 @pytest.mark.parametrize(

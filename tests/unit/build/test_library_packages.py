@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--target", "sparc64", "--with", "zlib1g-dev"], "Debian has no packages that run on sparc64"),
-        (["--target", "riscv64", "--with", "zlib1g-dev"], "trixie is the first with them"),
+        # These are built from source.
+        (["--target", "sparc64", "--with", "zlib1g-dev", "--offline"], "the cache has no index of bookworm"),
+        (["--target", "riscv64", "--with", "zlib=1.2-3", "--offline"], "the source of bookworm/zlib=1.2-3 is not in"),
+        (["--target", "armv7-time64", "--with", "zlib=1-2", "--offline"], "the source of bookworm/zlib=1-2 is not in"),
+        (["--target", "sparc64", "--with", "../zlib"], "'../zlib' names no package (--with)"),
         (["--target", "armv5", "--with", "../zlib"], "'../zlib' names no package (--with)"),
         (["--target", "armv5", "--with", "zlib1g-dev", "--sysroot", "."], "two root folders"),
         (
