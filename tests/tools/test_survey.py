@@ -437,12 +437,14 @@ def said(text: str, code: int, *, expired: bool = False) -> Result:
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, result: Result, judged: Judgement | None = None) -> Answer:
     def plumb(*words: str | Path, **_limits: object) -> Result:
         assert "--jobs" not in words
+        assert tmp_path.stat().st_mode & 0o005 == 0o005
         if judged is not None:
             (tmp_path / "run").mkdir()
             (tmp_path / "run" / findings_json.FORMAT.file).write_bytes(json_codec.encode(judged))
         return result
 
     monkeypatch.setattr(project, "plumb", plumb)
+    tmp_path.chmod(0o700)
     return tool.ask(TRIAL, tmp_path, deadline_seconds=9)
 
 
