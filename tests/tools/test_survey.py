@@ -213,6 +213,15 @@ def test_an_answer_has_the_place_of_each_fault() -> None:
     assert answer(judgement()).failing == []
 
 
+def test_an_answer_names_no_folder_of_the_machine_that_gave_it() -> None:
+    made = judgement(stage="test")
+    told = "the programs that ran could not be traced: /tmp/survey-x/tree/source/setfacl: the kernel refused"
+    cells = [msgspec.structs.replace(one, reason=told) if one.suite == "program" else one for one in made.cells]
+    found = answer(msgspec.structs.replace(made, cells=cells))
+    assert found.reason == "the programs that ran could not be traced: setfacl: the kernel refused"
+    assert "/tmp" not in json_codec.encode(found).decode()
+
+
 def test_programs_are_those_that_passed_or_failed() -> None:
     tally = SuiteTally(suite="program", verdict=Verdict.UNKNOWN, passed=2, failed=1, skipped=5)
     assert msgspec.structs.replace(answer(judgement()), suites=(tally,)).programs == 3

@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.core import json_codec
 from harness.core.cache import write_whole
@@ -24,7 +25,7 @@ from harness.core.strict_toml import ROOT, read_toml
 from harness.plan.catalog import Catalog
 from harness.workflows.programs.build_system import STAGES
 from harness.workflows.programs.debian_package import LACKING
-from tools.checks import SuiteTally, canaries, tallies, tests
+from tools.checks import SuiteTally, canaries, tallies, tests, without_places
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -334,7 +335,7 @@ def judged(
 ) -> Answer:
     """The answer that a judgement gives. `failure`: what the build's output says about its failure."""
     stage = next((one for one in judgement.remarks if one in UNFINISHED), "")
-    cells = [one.reason for one in judgement.cells if one.verdict is Verdict.UNKNOWN]
+    cells = [without_places(one.reason) for one in judgement.cells if one.verdict is Verdict.UNKNOWN]
     # What the cell says of a build that failed is only that nothing of the target ran.
     why = [stage] if stage else cells
     lacking = [one.partition("; ")[0] for one in judgement.remarks if one.startswith(LACKING)]
@@ -348,7 +349,7 @@ def judged(
         asked=asked,
         seconds=seconds,
         by=by,
-        suites=tallies(judgement.cells),
+        suites=tuple(replace(one, reason=without_places(one.reason)) for one in tallies(judgement.cells)),
         faults=tuple(_fault(one) for one in judgement.findings),
         reason=reason,
     )
