@@ -307,6 +307,19 @@ def test_options_are_passed_to_what_configures_a_tree_or_refused(system: build_s
 
 
 @pytest.mark.parametrize("system", build_system.SYSTEMS, ids=build_system.NAMES)
+def test_every_build_system_installs_libraries_where_the_target_looks_for_them(
+    system: build_system.BuildSystem,
+) -> None:
+    text = build_system.installing_script(system, "lib/sparc64-linux-gnu", {"WITH": "a b"})
+    checked = subprocess.run(["sh", "-n"], input=text, capture_output=True, encoding="utf-8", check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert re.search(r"(?i)libdir=(/usr/)?lib/sparc64-linux-gnu", text)
+    assert re.search(r"(?i)prefix=/usr\b", text)
+    assert "WITH='a b'; export WITH" in text
+    assert not re.search(r"@[A-Z]+@|{\w+}", text)
+
+
+@pytest.mark.parametrize("system", build_system.SYSTEMS, ids=build_system.NAMES)
 def test_words_for_make_are_passed_to_the_build_and_the_tests_or_refused(
     tmp_path: Path, system: build_system.BuildSystem
 ) -> None:
