@@ -332,6 +332,11 @@ def test_trials_without_an_answer_are_asked_then_those_without_a_judgement_and_a
         ("\x1b[31mmeson.build:3:0: ERROR: Dependency x\x1b[0m\n", "meson.build:3:0: ERROR: Dependency x"),
         ("a.c:2:3: warning: bad\na.c:3:1: error: expected ';'\n", "a.c:3:1: error: expected ';'"),
         ("all is well\n", ""),
+        (
+            "/usr/bin/ld: a.o: relocations in generic ELF (EM: 40)\n/usr/bin/ld: a.o: error adding symbols: file in wrong "
+            "format\ncollect2: error: ld returned 1 exit status\nmake[3]: *** [Makefile:66: a.la] Error 1\n",
+            "ld: a.o: error adding symbols: file in wrong format",
+        ),
     ],
 )
 def test_the_reason_of_a_failed_build_is_the_line_that_names_what_is_missing(output: str, reason: str) -> None:

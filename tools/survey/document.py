@@ -187,8 +187,8 @@ class Trial(Record, frozen=True):
     @property
     def words(self) -> list[str]:
         """The command that builds and tests it, without the folders of its tree and its run."""
-        # For sparc64, which Debian has no libraries for, --with would refuse the package before its build could say
-        # whether it does without.
+        # For sparc64 --with would build each library first, before the package's build could say whether it does
+        # without.
         given = self.package.libraries if self.target != "sparc64" else ()
         libraries = [word for name in given for word in ("--with", name)]
         machine = _machines()[self.target]
