@@ -127,7 +127,7 @@ LACKING = "Debian builds it with programs that are not installed here:"
 CHECK_SECONDS = 60
 _CHECKER = "dpkg-checkbuilddeps"
 _UNMET = re.compile(r"unmet build dependencies: (.*)", re.IGNORECASE)
-_OF_DEBIAN = re.compile(r".*-dev|debhelper.*|(?:dh|dpkg)-.*|dh")
+_OF_DEBIAN = re.compile(r".*-dev|debhelper.*|(?:dh|dpkg)-.*|dh|quilt")
 """Libraries, which `--with` fetches, and the tools of debian/rules, which nothing here calls."""
 
 

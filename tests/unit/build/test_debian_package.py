@@ -230,7 +230,7 @@ def test_the_script_of_a_build_system_is_valid(system: build_system.BuildSystem)
 
 UNMET = (
     "dpkg-checkbuilddeps: error: Unmet build dependencies: debhelper-compat (= 13) libbsd-dev (>= 0.1.3) bsdmainutils "
-    "dh-exec libtinfo-dev | libncurses-dev python3:any (>= 3.9) tcl | tclsh"
+    "dh-exec quilt libtinfo-dev | libncurses-dev python3:any (>= 3.9) tcl | tclsh"
 )
 
 
