@@ -132,7 +132,8 @@ try() {
     printf '%s\\0/shown\\0-opt\\0' $home >$place/emulator
     echo "case $number"
     timeout 60 /tracer $place $home /starter /shown 1,1,40 "$1" "$@"
-    for line in status:$place/status trouble:$home/trouble stranger:$home/strangers foreign:$home/refused left:$home/left; do
+    for line in status:$place/status trouble:$home/trouble stranger:$home/strangers foreign:$home/refused \\
+        left:$home/left; do
         [ ! -f "${line#*:}" ] || sed "s|^|${line%%:*} |" "${line#*:}"
     done
     for guest in $home/guest-*; do

@@ -48,6 +48,13 @@ enable_testing()
 add_test(NAME clean COMMAND odd clean)
 """
 
+MESON = """\
+project('odd', 'c')
+odd = executable('odd', 'odd.c', dependencies: dependency('threads'))
+# Natively it would have ended in time.
+test('late', find_program('sh'), args: ['-c', 'sleep 1.5; exec "$0"', odd], timeout: 1)
+"""
+
 
 def package(files: Mapping[str, str], *, broken: bool = False) -> str:
     """Make a source package of these files in the cache. Returns its name and version."""
@@ -105,8 +112,9 @@ def test_a_fault_in_the_tests_of_a_package_is_a_finding_that_replays(tmp_path: P
         ({"Makefile": f"{BUILDS}.PHONY: test\ntest: odd\n\t./odd\n", "check/data": ""}, "make"),
         machines.beyond({"configure": CONFIGURE, "configure.ac": "# as Debian patched it"}, "configure"),
         machines.beyond({"CMakeLists.txt": CMAKE}, "cmake"),
+        machines.beyond({"meson.build": MESON}, "meson"),
     ],
-    ids=["make", "configure", "cmake"],
+    ids=["make", "configure", "cmake", "meson"],
 )
 def test_a_package_whose_tests_pass_on_the_target_passes(tmp_path: Path, files: dict[str, str], system: str) -> None:
     name = package(files)
