@@ -315,6 +315,13 @@ def _carried_out(
     metavar="OPTION",
     help="Also pass this to its configure script, meson setup or cmake: --configure --without-curses. May be repeated.",
 )
+@click.option(
+    "--make",
+    "make_words",
+    multiple=True,
+    metavar="WORD",
+    help="Also pass this to make when it builds and tests: a goal or a variable of debian/rules. May be repeated.",
+)
 @sysroot_option
 @with_option
 @click.option(
@@ -332,6 +339,7 @@ def deb(
     target: str,
     into: Path | None,
     options_: tuple[str, ...],
+    make_words: tuple[str, ...],
     sysroot: Path | None,
     libraries: tuple[str, ...],
     system: str | None,
@@ -346,7 +354,7 @@ def deb(
     # Before anything is unpacked: a library may not exist.
     execution.root_with(bench, emulated_target(bench.catalog, target), libraries)
     prepared = debian_package.prepare(
-        bench, package, target, into=into, here=Path.cwd(), system=system or "", options=options_
+        bench, package, target, into=into, here=Path.cwd(), system=system or "", options=options_, make=make_words
     )
     asked = _execution(run, target, prepared.words, prepared.tree, sysroot, libraries)
     return _carried_out(run, asked, lambda: debian_package.execute(bench, prepared, asked))

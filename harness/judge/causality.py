@@ -99,7 +99,8 @@ class Evidence:
             found += self._from_faults(guest, where, alone)
             found += self._from_reports(guest, where, alone)
         found, doubted = program_ends.without_lacking_calls([*found, *self._from_ends()])
-        for why in [*program_doubts(self._cell), *doubted]:
+        found, unblamed = program_ends.without_unblamed(found, self._cell)
+        for why in [*program_doubts(self._cell), *doubted, *unblamed]:
             self._doubt(why)
         return found + self._from_failures()
 

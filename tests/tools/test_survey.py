@@ -20,6 +20,7 @@ from harness.report.formats import findings_json
 from harness.workflows.campaign.campaign_folder import CampaignFolder, CampaignRecord, JobReport
 from harness.workflows.campaign.job import DISCARDED, FOLDER, command_jobs
 from harness.workflows.programs.build_system import STAGES
+from harness.workflows.programs.debian_package import LACKING
 from tests.tools import test_found
 from tools import project
 from tools.checks import SuiteTally
@@ -155,14 +156,17 @@ def test_each_pair_has_a_strict_and_a_big_endian_target_and_both_widths() -> Non
 def test_a_named_package_is_marked_unless_the_rule_chooses_it() -> None:
     wanted = [
         NamedPackage(name="a", targets=("s390x", "sparc64")),
-        NamedPackage(name="b", configure=("--without-x", "--platform={machine}")),
+        NamedPackage(name="b", configure=("--without-x", "--platform={machine}"), make=("linux",)),
         NamedPackage(name="only-in-sid", suite="sid"),
     ]
     binaries = [binary("a"), binary("b"), needing("one", "liba1")]
     first, second, third = chosen([source("a"), source("b")], binaries, *wanted, count=1).packages
     assert (first.name, first.named, first.targets) == ("a", False, ("s390x", "sparc64"))
     assert (second.name, second.named, second.source) == ("b", True, "bookworm/b=1.0-1")
-    assert " --configure --without-x --configure --platform=armv7l bookworm/b=1.0-1" in second.trials[1].command
+    assert (
+        " --configure --without-x --configure --platform=armv7l --make linux bookworm/b=1.0-1"
+        in second.trials[1].command
+    )
     assert third.source == "sid/only-in-sid=1.0-1"
     with pytest.raises(UsageError, match="no source package absent"):
         chosen([source("a")], binaries, NamedPackage(name="absent"))
@@ -209,6 +213,15 @@ def test_an_answer_has_the_place_of_each_fault() -> None:
     assert answer(judgement()).failing == []
 
 
+def test_an_answer_names_no_folder_of_the_machine_that_gave_it() -> None:
+    made = judgement(stage="test")
+    told = "the programs that ran could not be traced: /tmp/survey-x/tree/source/setfacl: the kernel refused"
+    cells = [msgspec.structs.replace(one, reason=told) if one.suite == "program" else one for one in made.cells]
+    found = answer(msgspec.structs.replace(made, cells=cells))
+    assert found.reason == "the programs that ran could not be traced: setfacl: the kernel refused"
+    assert "survey-x" not in json_codec.encode(found).decode()
+
+
 def test_programs_are_those_that_passed_or_failed() -> None:
     tally = SuiteTally(suite="program", verdict=Verdict.UNKNOWN, passed=2, failed=1, skipped=5)
     assert msgspec.structs.replace(answer(judgement()), suites=(tally,)).programs == 3
@@ -220,6 +233,10 @@ def test_an_answer_says_what_a_build_lacked() -> None:
     assert lacking.reason.splitlines() == [STAGES["configure"], "configure: error: libevent is required"]
     nothing_ran = answer(judgement(stage="test"), failure="valgrind: failed to start tool 'memcheck'")
     assert nothing_ran.reason.splitlines() == ["no program ran", "valgrind: failed to start tool 'memcheck'"]
+    bare = judgement(stage="build")
+    remark = f"{LACKING} gperf, tcl; to install them: x"
+    without_tools = answer(msgspec.structs.replace(bare, remarks=[*bare.remarks, remark]))
+    assert without_tools.reason.splitlines() == [STAGES["build"], f"{LACKING} gperf, tcl"]
     # The output of tests that ran says nothing about a build.
     assert answer(judgement(failed=True), failure="x.c:1: error: expected").reason == ""
 
@@ -315,6 +332,10 @@ def test_trials_without_an_answer_are_asked_then_those_without_a_judgement_and_a
         ("\x1b[31mmeson.build:3:0: ERROR: Dependency x\x1b[0m\n", "meson.build:3:0: ERROR: Dependency x"),
         ("a.c:2:3: warning: bad\na.c:3:1: error: expected ';'\n", "a.c:3:1: error: expected ';'"),
         ("all is well\n", ""),
+        (
+            "/usr/bin/ld: a.o: error adding symbols: file in wrong format\nmake[3]: *** [Makefile:66: a.la] Error 1\n",
+            "ld: a.o: error adding symbols: file in wrong format",
+        ),
     ],
 )
 def test_the_reason_of_a_failed_build_is_the_line_that_names_what_is_missing(output: str, reason: str) -> None:
@@ -352,6 +373,17 @@ def test_the_page_shows_what_was_found_out_where_it_is_true() -> None:
         msgspec.structs.replace(read, targets=("sparc64",)),
     ):
         assert page.UNREAD in page.package_rows(LIST, stored, survey_of(other))[-1]
+
+
+def test_the_page_shows_what_was_found_out_about_a_run_without_a_verdict() -> None:
+    stored = Answers(answers=(answer(judgement(stage="build"), failure="a.c:1: error: x"),))
+    read = Reading(package="odd", finding="", cause="program", because="It needs a wide long.", link="odd-10")
+    told = page.package_rows(LIST, stored, survey_of(read))[-1]
+    assert "| [A bug of the program](#odd-10): It needs a wide long. <br> the package does not build" in told
+    of_findings = msgspec.structs.replace(read, finding="*")
+    assert "wide long" not in page.package_rows(LIST, stored, survey_of(of_findings))[-1]
+    failed = Answers(answers=(answer(judgement(failed=True)),))
+    assert page.UNREAD in page.package_rows(LIST, failed, survey_of(read))[-1]
 
 
 def test_findings_with_one_reason_share_it() -> None:
@@ -401,8 +433,9 @@ def test_each_reading_is_of_a_stored_finding_and_its_section_exists() -> None:
         seen = [
             fault
             for answered in stored.answers
-            for fault in answered.failing
-            if survey.reading_of(answered.package, answered.target, fault.id) is one
+            for fault in [*(fault.id for fault in answered.failing), *([""] if not answered.failing else [])]
+            if survey.reading_of(answered.package, answered.target, fault) is one
+            and bool(fault) is (answered.verdict is not Verdict.UNKNOWN)
         ]
         assert seen, f"{one.package}: {one.finding}"
         assert not one.link or one.link in anchors, one.link
@@ -417,12 +450,14 @@ def said(text: str, code: int, *, expired: bool = False) -> Result:
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, result: Result, judged: Judgement | None = None) -> Answer:
     def plumb(*words: str | Path, **_limits: object) -> Result:
         assert "--jobs" not in words
+        assert tmp_path.stat().st_mode & 0o005 == 0o005
         if judged is not None:
             (tmp_path / "run").mkdir()
             (tmp_path / "run" / findings_json.FORMAT.file).write_bytes(json_codec.encode(judged))
         return result
 
     monkeypatch.setattr(project, "plumb", plumb)
+    tmp_path.chmod(0o700)
     return tool.ask(TRIAL, tmp_path, deadline_seconds=9)
 
 

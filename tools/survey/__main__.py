@@ -89,6 +89,8 @@ def ask(trial: Trial, folder: Path, *, deadline_seconds: float) -> Answer:
     Raises KeyboardInterrupt where it was interrupted, and InfrastructureError if it cannot be started.
     """
     by, asked = project.commit(), _now()
+    # Tests that root runs may run programs of the tree as another user.
+    folder.chmod(0o755)
     ended = run_check(
         [*trial.words, "--into", str(folder / "tree")],
         folder / "run",

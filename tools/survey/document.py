@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.core import json_codec
 from harness.core.cache import write_whole
@@ -23,7 +24,8 @@ from harness.core.model import Record
 from harness.core.strict_toml import ROOT, read_toml
 from harness.plan.catalog import Catalog
 from harness.workflows.programs.build_system import STAGES
-from tools.checks import SuiteTally, canaries, tallies, tests
+from harness.workflows.programs.debian_package import LACKING
+from tools.checks import SuiteTally, canaries, tallies, tests, without_places
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +68,8 @@ class NamedPackage(Record, frozen=True):
     """The targets, where the report decides; empty: those that the rule gives."""
     configure: tuple[str, ...] = ()
     """Options of its configuration, such as those that do without a library. `{machine}` is what `uname -m` says."""
+    make: tuple[str, ...] = ()
+    """Words that debian/rules gives make: a goal, or a variable."""
     suite: str = SUITE
     """The suite of Debian; another one where the archive no longer has the file of this one."""
 
@@ -75,10 +79,11 @@ class Reading(Record, frozen=True):
 
     package: str
     finding: str
-    """The finding's id, or a glob."""
-    cause: Literal["program", "test", "busy", "build", "emulator"]
+    """The finding's id, or a glob. Empty: it says why there is no verdict."""
+    cause: Literal["program", "test", "busy", "build", "emulator", "archive", "untested"]
     """`program`: a bug of the package. `test`: a mistake of its tests. `busy`: a limit of time on a busy machine.
-    `build`: the package's build system. `emulator`: the machine is not imitated well enough.
+    `build`: the package's build system. `emulator`: the machine is not imitated well enough. `archive`: the archive has
+    not all files of the source. `untested`: the package has no tests that run a program of its own.
     """
     because: str
     """One sentence."""
@@ -99,12 +104,15 @@ class Survey(Record, frozen=True):
     readings: tuple[Reading, ...] = ()
 
     def reading_of(self, package: str, target: str, finding: str) -> Reading | None:
-        """What was found out about a finding; None if nobody has read it."""
+        """What was found out about a finding, or about a run without a verdict if it is empty; None if nobody has read
+        it.
+        """
         return next(
             (
                 one
                 for one in self.readings
                 if one.package == package
+                and bool(finding) is bool(one.finding)
                 and fnmatchcase(finding, one.finding)
                 and (not one.targets or target in one.targets)
             ),
@@ -127,6 +135,8 @@ class Package(Record, frozen=True):
     suite: str = SUITE
     configure: tuple[str, ...] = ()
     """Options of its configuration."""
+    make: tuple[str, ...] = ()
+    """Words for make."""
     named: bool = False
     """Whether a public report names it, and the rule does not choose it."""
 
@@ -177,14 +187,15 @@ class Trial(Record, frozen=True):
     @property
     def words(self) -> list[str]:
         """The command that builds and tests it, without the folders of its tree and its run."""
-        # For sparc64, which Debian has no libraries for, --with would refuse the package before its build could say
-        # whether it does without.
+        # For sparc64 --with would build each library first, before the package's build could say whether it does
+        # without.
         given = self.package.libraries if self.target != "sparc64" else ()
         libraries = [word for name in given for word in ("--with", name)]
         machine = _machines()[self.target]
         options = [
             word for one in self.package.configure for word in ("--configure", one.replace("{machine}", machine))
         ]
+        options += [word for one in self.package.make for word in ("--make", one)]
         return ["deb", "--target", self.target, *libraries, *options, self.package.source]
 
     @property
@@ -324,10 +335,11 @@ def judged(
 ) -> Answer:
     """The answer that a judgement gives. `failure`: what the build's output says about its failure."""
     stage = next((one for one in judgement.remarks if one in UNFINISHED), "")
-    cells = [one.reason for one in judgement.cells if one.verdict is Verdict.UNKNOWN]
+    cells = [without_places(one.reason) for one in judgement.cells if one.verdict is Verdict.UNKNOWN]
     # What the cell says of a build that failed is only that nothing of the target ran.
     why = [stage] if stage else cells
-    reason = "\n".join([*why, *([failure] if why and failure else [])])
+    lacking = [one.partition("; ")[0] for one in judgement.remarks if one.startswith(LACKING)]
+    reason = "\n".join([*why, *([failure] if why and failure else []), *(lacking if why else [])])
     return Answer(
         package=trial.package.name,
         version=trial.package.version,
@@ -337,7 +349,7 @@ def judged(
         asked=asked,
         seconds=seconds,
         by=by,
-        suites=tallies(judgement.cells),
+        suites=tuple(replace(one, reason=without_places(one.reason)) for one in tallies(judgement.cells)),
         faults=tuple(_fault(one) for one in judgement.findings),
         reason=reason,
     )

@@ -22,6 +22,8 @@ CAUSES = {
     "busy": "A limit of time",
     "build": "Its build",
     "emulator": "The emulator",
+    "archive": "The archive of packages",
+    "untested": "No tests of its own",
 }
 
 
@@ -100,6 +102,8 @@ def _said(answer: Answer, survey: Survey) -> str:
     lines = [line.strip().partition("; only programs of this machine ran")[0] for line in answer.reason.splitlines()]
     # The status says less than the message that came with it.
     lines = [line for line in lines if line.startswith("error: ")][:1] or lines
+    if not said and (reading := survey.reading_of(answer.package, answer.target, "")) and lines:
+        said = [_told(reading)]
     return " <br> ".join([*said, *(f"{as_text(line).rstrip('.')}." for line in lines)])
 
 

@@ -27,6 +27,8 @@ _LINES = (
     re.compile(r"\S*(?:aclocal|autoreconf|automake|libtoolize)\S*: (?:error|warning|line \d+): .+"),
     re.compile(r".*undefined reference to .+"),
     re.compile(r"\S+:\d+:(?:\d+:)? (?:fatal )?error: .+"),
+    # The linker of one machine and the objects of another.
+    re.compile(r"\S*ld\S*: .*: error adding symbols: .+"),
     re.compile(r"\S*(?:gcc|g\+\+|ld)\S*: (?:fatal )?error: .+"),
     re.compile(r"CMake Error\b.*"),
     re.compile(r"make(?:\[\d+\])?: \*\*\* .+"),

@@ -181,6 +181,7 @@ def choose(
                 targets=wanted.targets or (WITH_LIBRARIES if found else next(pairs)),
                 suite=SUITE if name in drawn else wanted.suite,
                 configure=wanted.configure,
+                make=wanted.make,
                 named=name not in drawn,
             )
         )

@@ -30,12 +30,22 @@ def close_root(root: Path) -> None:
     """
     for name in MERGED:
         _merge(root, name)
-    for folder, folders, files in os.walk(root):
+    close_links(root, root)
+    empty_loader_cache(root)
+
+
+def close_links(root: Path, below: Path) -> None:
+    """Make links below a folder of a root folder lead to what they mean in that root."""
+    for folder, folders, files in os.walk(below):
         for name in (*folders, *files):
             path = Path(folder) / name
             if path.is_symlink() and (to := path.readlink()).is_absolute():
                 path.unlink()
                 path.symlink_to(os.path.relpath(root / to.relative_to("/"), path.parent))
+
+
+def empty_loader_cache(root: Path) -> None:
+    """Keep the dynamic loader from the host's list of libraries."""
     (root / LOADER_CACHE).parent.mkdir(exist_ok=True)
     (root / LOADER_CACHE).write_bytes(b"")
 

@@ -111,6 +111,23 @@ class SourcePackages:
             )
         return msgspec.structs.replace(package, version=version)
 
+    def building(self, package: SourcePackage) -> SourcePackage:
+        """The package, or the source of the binary package of its name, in the same suite.
+
+        A package with a version is a source. Raises InfrastructureError if the suite's index cannot be read.
+        """
+        _check_tools()
+        if package.version:
+            return package
+        with self.cache.lock(f"apt-{package.suite}"):
+            apt = self._apt(package)
+            fetched = f"name a source package and a version that was fetched before: {package.title}=VERSION"
+            apt.ready_index(self.progress, offline=self.offline, remedy=fetched)
+            shown = apt.cache("showsrc", package.name).text
+        sources = re.findall(r"^Package: (\S+)$", shown, re.MULTILINE)
+        name = package.name if package.name in sources else next(iter(sources), package.name)
+        return msgspec.structs.replace(package, name=name)
+
     def unpack(self, package: SourcePackage, into: Path) -> None:
         """Unpack a resolved package, Debian's patches applied, into a folder that does not exist yet.
 

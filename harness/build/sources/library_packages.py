@@ -36,20 +36,13 @@ def library_root(
 ) -> Path:
     """The root folder with packages of a target's architecture, from the cache or from Debian's archive.
 
-    Raises UsageError for a target that Debian has no packages for in the cross compiler's suite, and for a package that
-    the suite lacks; InfrastructureError without apt or the network.
+    Raises UsageError for a target that Debian has no packages for, and for a package that the suite lacks;
+    InfrastructureError without apt or the network.
     """
     wanted = sorted({*names})
     if odd := next((name for name in wanted if not _NAME.fullmatch(name)), ""):
         raise UsageError(f"'{odd}' names no package", where="--with", remedy="name one of Debian, such as zlib1g-dev")
     architecture = debian_architecture(toolchain, target)
-    if toolchain.debian_since != SUITE:
-        raise UsageError(
-            f"Debian {SUITE} has no packages that run on {target.name}",
-            where="--with",
-            because=f"{toolchain.debian_since} is the first with them, and its C library is newer than the compiler's",
-            remedy="build the library for the target, and name the folder that it is installed in: --sysroot FOLDER",
-        )
 
     def unpack(into: Path) -> None:
         what = f"{' and '.join(wanted)} of {SUITE} for {architecture}"

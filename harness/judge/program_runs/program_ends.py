@@ -222,6 +222,20 @@ def without_lacking_calls(sightings: list[Sighting]) -> tuple[list[Sighting], li
     ]
 
 
+def without_unblamed(sightings: list[Sighting], cell: Path) -> tuple[list[Sighting], list[str]]:
+    """The sightings without exit statuses, if something that a command executed could not be traced; and a doubt.
+
+    A program of the target that could not be emulated did not run, and that alone may be why the command failed. Then
+    its other programs' statuses may be what it expected.
+    """
+    if not program_launch.lines_of(cell, program_launch.TROUBLE):
+        return sightings, []
+    kept = [one for one in sightings if not (_is_of_program(one) and one.kind == "exit")]
+    titles = [of_program(one).test for one in sightings if one not in kept]
+    told = f"programs failed, maybe because others could not be traced: {listed(list(dict.fromkeys(titles)))}"
+    return kept, [told] if titles else []
+
+
 def _lacking_calls(one: Sighting) -> str:
     """The system calls that a program asked for in vain before its own end; empty for other sightings."""
     if not _is_of_program(one) or one.launched is None or one.detector != ENDED:

@@ -150,15 +150,36 @@ static void note_configure(const char *folder)
         closedir(descriptors);
 }
 
-/* Remove the variables that QEMU treats as options, such as QEMU_CPU. They would change the machine that the canaries
- * have proved. */
-static void remove_options(void)
+/* Whether a variable is one that the dynamic loader reads, such as LD_PRELOAD. In the emulator's option that passes it to
+ * the program alone, a comma would begin another variable. */
+static int is_of_loader(const char *variable)
+{
+    return !strncmp(variable, "LD_", 3) && !strchr(variable, ',');
+}
+
+/* Remove from the environment what is not for the emulator. The variables that QEMU treats as options, such as QEMU_CPU,
+ * would change the machine that the canaries have proved. Those of the loader name libraries of the target, with which the
+ * host's loader would not start the emulator, or not without a message on the program's standard error. The program gets
+ * these by options, which are added to the arguments. Returns the place behind them. */
+static char **divide_environment(char **arguments)
 {
     char **kept = environ;
     for (char **one = environ; *one; one++)
-        if (strncmp(*one, "QEMU_", 5) != 0)
+        if (is_of_loader(*one)) {
+            *arguments++ = "-E";
+            *arguments++ = *one;
+        } else if (strncmp(*one, "QEMU_", 5) != 0)
             *kept++ = *one;
     *kept = NULL;
+    return arguments;
+}
+
+static size_t environment_count(void)
+{
+    size_t count = 0;
+    while (environ[count])
+        count++;
+    return count;
 }
 
 /* The path without links, if there is one. */
@@ -209,10 +230,11 @@ int main(int argc, char **argv)
     note_launch(folder, place, first, first_count, argc, argv);
     int reads_stream = keep_input(folder);
     note_configure(folder);
-    size_t most = emulator_count + first_count + (size_t)argc + 8;
+    size_t most = emulator_count + first_count + (size_t)argc + 2 * environment_count() + 8;
     char **arguments = obtain(calloc(most, sizeof *arguments)), **next = arguments;
     for (size_t i = 1; i < emulator_count; i++)
         *next++ = emulator[i];
+    next = divide_environment(next);
     *next++ = "-fault-log";
     *next++ = below(folder, "faults.jsonl");
     /* A script's interpreter receives its own path instead. */
@@ -222,7 +244,6 @@ int main(int argc, char **argv)
         *next++ = first[i];
     for (int i = 1; i < argc; i++)
         *next++ = argv[i];
-    remove_options();
     show_streams(reads_stream);
     execv(emulator[1], arguments);
     fail("cannot become", emulator[1]);

@@ -73,6 +73,18 @@ static int64_t returned_by(const struct user_regs_struct *now)
     return (int64_t)now->rax;
 }
 
+/* INT3 */
+static const unsigned char breakpoint[] = {0xcc};
+
+/* If the thread has reached a breakpoint, the registers of a thread that is about to execute what was there. */
+static int leave_breakpoint(struct user_regs_struct *now, uint64_t place)
+{
+    if (now->rip != place + sizeof breakpoint)
+        return 0;
+    now->rip = place;
+    return 1;
+}
+
 /* Restore the registers of the call, except its result. A call that the kernel makes again keeps its
  * number. */
 static void put_back(pid_t tid, struct user_regs_struct *now, const struct user_regs_struct *before, int is_repeated)
@@ -123,6 +135,14 @@ static void set_first_argument(struct user_regs_struct *now, const Interface *in
 static int64_t returned_by(const struct user_regs_struct *now)
 {
     return (int64_t)now->regs[0];
+}
+
+/* BRK #0 */
+static const unsigned char breakpoint[] = {0x00, 0x00, 0x20, 0xd4};
+
+static int leave_breakpoint(struct user_regs_struct *now, uint64_t place)
+{
+    return now->pc == place;
 }
 
 /* The kernel itself keeps the number and the first argument of a call that it makes again. */

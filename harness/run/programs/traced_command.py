@@ -83,13 +83,14 @@ def prepare_tracing(cache: Cache, tools: Toolchain, runner: Runner, example: Pat
     others = variant.elf_machines if variant is not None else ()
     return Tracing(
         tracer=_compiled(cache, tools, "tracer"),
-        starter=_compiled(cache, tools, "starter"),
+        # The host's loader would read the variables that the command sets for programs of the target.
+        starter=_compiled(cache, tools, "starter", "-static"),
         headers=(header, *((header[0], header[1], machine) for machine in others)),
         runner=runner,
     )
 
 
-def _compiled(cache: Cache, tools: Toolchain, name: str) -> Path:
+def _compiled(cache: Cache, tools: Toolchain, name: str, *flags: str) -> Path:
     return compiled(
         cache,
         tools,
@@ -97,7 +98,7 @@ def _compiled(cache: Cache, tools: Toolchain, name: str) -> Path:
         kind="tracers",
         owner=name,
         file=name,
-        flags=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"],
+        flags=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *flags],
         sources=[HERE / f"{name}.c"],
         headers=[HERE.parent / "word_list.h", HERE / "system_calls.h"],
     )

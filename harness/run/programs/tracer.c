@@ -13,6 +13,9 @@
  * The tracer then replaces the path of the call with PLACE/N, a link to STARTER, which becomes the emulator. PLACE is
  * short: its name is written below the caller's stack pointer, in memory that is not in use.
  *
+ * A program of this machine does not see a library of the target in LD_PRELOAD before it begins: its dynamic loader would
+ * print that it cannot load it.
+ *
  * Another emulator of the target that the command itself calls would run programs unwatched. The tracer recognises it by
  * the name of EMULATOR.
  *
@@ -88,6 +91,9 @@ typedef struct {
     int is_starting;    /* the starter runs, and is about to become the emulator */
     int is_restored;    /* its registers must be restored at the end of the system call */
     uint64_t reads_into; /* its memory that a call fills with standard input; 0 outside of such a call */
+    uint64_t entry;      /* where its program begins, and a breakpoint is; 0 without one */
+    uint64_t hidden;     /* the variable that its loader must not see */
+    unsigned char under[sizeof breakpoint]; /* what was at the breakpoint */
     struct user_regs_struct before;
 } Thread;
 
@@ -710,6 +716,118 @@ static void note_native(const char *path)
         note_once(&here, "natives-here", path);
 }
 
+/* ---- Libraries of the target that programs of this machine would preload ---- */
+
+#define MOST_VARIABLES (1 << 21)
+#define ENTRIES_BEFORE_ENVIRONMENT 47 /* of /proc/PID/stat, after the state (proc(5)) */
+#define PRELOAD "LD_PRELOAD="
+
+/* Read a file of a thread in /proc. Returns how much was read. */
+static size_t entry_of(pid_t tid, const char *name, char *content, size_t room)
+{
+    char path[64];
+    size_t length = 0;
+    ssize_t some;
+    snprintf(path, sizeof path, "/proc/%d/%s", tid, name);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    while (file >= 0 && length < room && (some = read(file, content + length, room - length)) > 0)
+        length += (size_t)some;
+    if (file >= 0)
+        close(file);
+    return length;
+}
+
+/* Whether a list of libraries names some of the target, and no others. */
+static int is_of_target(pid_t tid, char *libraries)
+{
+    char seen[SEEN_BYTES], *rest = NULL;
+    unsigned char start[20];
+    Header header;
+    int found = 0;
+    for (char *one = strtok_r(libraries, ": ", &rest); one; one = strtok_r(NULL, ": ", &rest)) {
+        seen_from_here(tid, one, seen);
+        int file = strlen(one) < PATH_MAX && strchr(one, '/') ? open(seen, O_RDONLY | O_CLOEXEC) : -1;
+        ssize_t length = file < 0 ? 0 : read(file, start, sizeof start);
+        if (file >= 0)
+            close(file);
+        if (!header_in(start, length, &header) || !is_wanted(&header))
+            return 0;
+        found = 1;
+    }
+    return found;
+}
+
+/* Where the variable LD_PRELOAD is in a thread's memory, if it names only libraries of the target; else 0. */
+static uint64_t preload_of(pid_t tid)
+{
+    static char variables[MOST_VARIABLES + 1];
+    char fields[4096];
+    size_t length = entry_of(tid, "environ", variables, MOST_VARIABLES);
+    variables[length] = 0;
+    for (char *one = variables; one < variables + length; one += strlen(one) + 1) {
+        if (strncmp(one, PRELOAD, strlen(PRELOAD)) != 0)
+            continue;
+        size_t offset = (size_t)(one - variables);
+        if (!is_of_target(tid, one + strlen(PRELOAD)))
+            return 0;
+        fields[entry_of(tid, "stat", fields, sizeof fields - 1)] = 0;
+        char *number = strrchr(fields, ')');
+        number = number ? number + 2 : fields;
+        for (int i = 0; i < ENTRIES_BEFORE_ENVIRONMENT && *number; i++)
+            number += strcspn(number, " ") + 1;
+        uint64_t start = strtoull(number, NULL, 10);
+        return start ? start + offset : 0;
+    }
+    return 0;
+}
+
+/* Where the program of a thread begins, after its loader; 0 if that is unknown. */
+static uint64_t entry_point(pid_t tid)
+{
+    struct {
+        uint64_t type, value;
+    } values[64];
+    size_t count = entry_of(tid, "auxv", (char *)values, sizeof values) / sizeof *values;
+    for (size_t i = 0; i < count; i++)
+        if (values[i].type == AT_ENTRY)
+            return values[i].value;
+    return 0;
+}
+
+/* Hide a preloaded library of the target from the loader of a program of this machine, until the program begins. */
+static void hide_preload(Thread *thread)
+{
+    unsigned char start[20];
+    Header header;
+    char hidden = PRELOAD[0] ^ ' ';
+    if (!header_in(start, (ssize_t)entry_of(thread->tid, "exe", (char *)start, sizeof start), &header) ||
+        header.class != own.class)
+        return;
+    uint64_t variable = preload_of(thread->tid), entry = variable ? entry_point(thread->tid) : 0;
+    if (!entry || !move_memory(thread->tid, entry, thread->under, sizeof breakpoint, 0))
+        return;
+    /* Without the breakpoint nothing would restore the variable. */
+    if (move_memory(thread->tid, entry, (void *)breakpoint, sizeof breakpoint, 1)) {
+        move_memory(thread->tid, variable, &hidden, 1, 1);
+        thread->entry = entry;
+        thread->hidden = variable;
+    }
+}
+
+/* Whether a thread has stopped because its program begins. It then has its variable again. */
+static int begins(Thread *thread)
+{
+    struct user_regs_struct now;
+    char first = PRELOAD[0];
+    if (!thread->entry || !read_registers(thread->tid, &now) || !leave_breakpoint(&now, thread->entry))
+        return 0;
+    move_memory(thread->tid, thread->hidden, &first, 1, 1);
+    move_memory(thread->tid, thread->entry, thread->under, sizeof breakpoint, 1);
+    write_registers(thread->tid, &now);
+    thread->entry = 0;
+    return 1;
+}
+
 /* A process may have become another emulator of the target, by itself or through the kernel's binfmt_misc. */
 static void look_for_emulator(const Thread *thread)
 {
@@ -742,6 +860,7 @@ static void at_executed(Thread *thread)
     }
     thread->is_restored = 0;
     thread->unread = NULL;
+    thread->entry = 0;
     if (thread->stranger)
         note(home, "strangers", "%d %s\n", thread->stranger, thread->path);
     thread->stranger = 0;
@@ -749,8 +868,10 @@ static void at_executed(Thread *thread)
         thread->is_starting = 0;
         return;
     }
-    if (!thread->pending)
+    if (!thread->pending) {
         look_for_emulator(thread);
+        hide_preload(thread);
+    }
     if (thread->guest)
         note_of_guest(thread->guest, "ends", "%d replaced\n", thread->pid);
     thread->guest = thread->pending;
@@ -887,7 +1008,7 @@ static void go_on(pid_t tid, int status)
             at_call_end(thread);
             break;
         }
-        ptrace(PTRACE_CONT, tid, 0, sent);
+        ptrace(PTRACE_CONT, tid, 0, sent == SIGTRAP && begins(thread) ? 0 : sent);
         return;
     }
     ptrace(PTRACE_CONT, tid, 0, 0);

@@ -6,7 +6,6 @@ require more options than these, a person types them after plumb exec.
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 from pathlib import PurePath
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import Record
-from harness.workflows.programs import cross_environment
+from harness.workflows.programs import debian_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,10 +47,22 @@ class BuildSystem(Record, frozen=True):
     configure: str
     build: str
     test: str
+    prefix: tuple[str, ...]
+    """Options that configure the tree for an installation below /usr; `{libraries}` is the folder of libraries below
+    it.
+    """
+    install: str
+    """Installs the tree below the folder that the variable DESTDIR names."""
 
 
+_RULES = """\
+make -f debian/rules {goal} CC="$CC" CXX="$CXX" AR="$AR" RANLIB="$RANLIB" \\
+    DEB_HOST_MULTIARCH="$HOST_TRIPLET" DEB_HOST_GNU_TYPE="$HOST_TRIPLET"@MAKE@"""
+"""What does a stage by a goal of debian/rules."""
 OPTIONS = "@OPTIONS@"
 """Where the user's options go in a command that configures a tree."""
+MAKE = "@MAKE@"
+"""Where the user's words for make go in commands that build and test a tree."""
 _MAKE = {"make": "make"}
 # A file or folder with the goal's name is not a goal: make has nothing to do for it. Every makefile of Automake has the
 # goal `check`, which tests nothing unless Automake knows tests.
@@ -62,62 +73,76 @@ if grep -q '^check-am:' Makefile 2>/dev/null &&
     goals='test check'
 fi
 for goal in $goals; do
-    if planned=$(LC_ALL=C make -n $goal {variables}2>/dev/null) &&
+    if planned=$(LC_ALL=C make -n $goal {variables}@MAKE@ 2>/dev/null) &&
         ! printf '%s\\n' "$planned" | grep -q "make: Nothing to be done for '$goal'"; then
-        make $goal {variables}; echo done > ../stage; exit 0
+        make $goal {variables}@MAKE@; echo done > ../stage; exit 0
     fi
 done
 echo untested > ../stage
 exit 1"""
-# Libtool then makes programs instead of scripts that start them, and a finding names the program. Only scripts of
-# Autoconf take any option.
-_CONFIGURE = """\
-if grep -q 'GNU Autoconf' configure; then ./configure --disable-shared@OPTIONS@; else ./configure@OPTIONS@; fi"""
+# No option of its own: what the package's authors chose is what their tests expect. Tests of acl preload a library that
+# --disable-shared does not build.
+_CONFIGURE = "./configure@OPTIONS@"
 # Debian's patches to configure.ac leave what Autoconf and Automake generated from it older than it, and make would call
 # the release of Automake that the package was made with.
 _IN_ORDER = """\
 for name in aclocal.m4 configure '*.h.in' Makefile.in; do find . -name "$name" -exec touch '{}' +; done"""
+PATIENCE = 20
+"""How many times longer than natively a test may take: Meson ends one after 30 s, unless the package says otherwise."""
 _GIVEN = 'CC="$CC" CXX="$CXX" '
+_PREFIX = ("--prefix=/usr", "--libdir=/usr/{libraries}")
 SYSTEMS = (
     BuildSystem(
         name="configure",
         markers=("configure",),
         tools=_MAKE,
         configure=f"{_IN_ORDER}\n{_CONFIGURE}",
-        build='make -j"$(nproc)"',
+        build='make -j"$(nproc)"@MAKE@',
         test=_MAKE_TEST.format(variables=""),
+        prefix=_PREFIX,
+        install='make install DESTDIR="$DESTDIR"',
     ),
     BuildSystem(
         name="autoreconf",
         markers=("configure.ac", "configure.in"),
         tools={**_MAKE, "autoreconf": "autoconf", "automake": "automake", "libtoolize": "libtool"},
         configure=f"autoreconf --force --install\n{_CONFIGURE}",
-        build='make -j"$(nproc)"',
+        build='make -j"$(nproc)"@MAKE@',
         test=_MAKE_TEST.format(variables=""),
+        prefix=_PREFIX,
+        install='make install DESTDIR="$DESTDIR"',
     ),
     BuildSystem(
         name="meson",
         markers=("meson.build",),
         tools={"meson": "meson", "ninja": "ninja-build"},
-        configure='meson setup --cross-file "$MESON_CROSS_FILE" -Ddefault_library=static@OPTIONS@ plumb-build',
+        configure='meson setup --cross-file "$MESON_CROSS_FILE"@OPTIONS@ plumb-build',
         build="meson compile -C plumb-build",
-        test="meson test -C plumb-build --print-errorlogs",
+        test=f"meson test -C plumb-build --print-errorlogs --timeout-multiplier {PATIENCE}",
+        prefix=_PREFIX,
+        install="meson install -C plumb-build",
     ),
     BuildSystem(
         name="cmake",
         markers=("CMakeLists.txt",),
         tools={**_MAKE, "cmake": "cmake"},
-        configure="cmake -S . -B plumb-build -DBUILD_SHARED_LIBS=OFF -DBUILD_TESTING=ON@OPTIONS@",
+        configure="cmake -S . -B plumb-build -DBUILD_TESTING=ON@OPTIONS@",
         build='cmake --build plumb-build -j "$(nproc)"',
         test="ctest --test-dir plumb-build --output-on-failure",
+        prefix=("-DCMAKE_INSTALL_PREFIX=/usr", "-DCMAKE_INSTALL_LIBDIR={libraries}"),
+        install="cmake --install plumb-build",
     ),
     BuildSystem(
         name="make",
         markers=("GNUmakefile", "makefile", "Makefile"),
         tools=_MAKE,
         configure=":",
-        build=f'make -j"$(nproc)" {_GIVEN}',
+        build=f'make -j"$(nproc)" {_GIVEN}@MAKE@',
         test=_MAKE_TEST.format(variables=_GIVEN),
+        prefix=(),
+        # The names that makefiles without a script give these folders.
+        install=f'make install {_GIVEN}DESTDIR="$DESTDIR" prefix=/usr PREFIX=/usr '
+        "libdir=/usr/{libraries} LIBDIR=/usr/{libraries}",
     ),
 )
 """The build systems, in the order of the search: a tree with several is built by the first."""
@@ -144,7 +169,7 @@ def detect(tree: Path, named: str = "") -> Detected:
     outermost = {folder for folder, _ in found}
     found = [(folder, one) for folder, one in found if not {"", *_above(folder)} & outermost or not folder]
     if len(found) > 1:
-        rules = _words_of_rules(tree)
+        rules = debian_rules.words_of_rules(tree)
         found = [(folder, one) for folder, one in found if folder in rules] or found
     if len(found) != 1:
         wanted = [one for one in SYSTEMS if named in {"", one.name}]
@@ -185,55 +210,36 @@ def _system_in(folder: Path, named: str) -> BuildSystem | None:
     return next((one for one in fitting if named in {"", one.name}), None)
 
 
-def _words_of_rules(tree: Path) -> set[str]:
-    return {word.strip("/") for word in re.split(r"[\s=;&|()'\"]+", _rules(tree))}
-
-
-def _rules(tree: Path) -> str:
-    rules = tree / "debian" / "rules"
-    return rules.read_text("utf-8", "replace") if rules.is_file() else ""
-
-
-def variables_of_rules(tree: Path) -> dict[str, str]:
-    """What debian/rules exports to the package's build and tests on every machine: variable -> plain value.
-
-    Values that make computes are left out, and so are variables of Debian's own tools, of compilers and of their flags.
-    """
-    found, conditions = {}, 0
-    for line in _rules(tree).splitlines():
-        if _CONDITION.match(line):
-            conditions += 1
-        elif _END.match(line):
-            conditions -= 1
-        elif (one := _EXPORT.fullmatch(line)) and not conditions and not _OF_BUILD.fullmatch(one["name"]):
-            found[one["name"]] = one["value"]
-    return found
-
-
-_CONDITION = re.compile(r" *(?:ifn?eq|ifn?def|define)\b")
-_END = re.compile(r" *(?:endif|endef)\b")
-_EXPORT = re.compile(r"export\s+(?P<name>\w+)\s*[:?]?=\s*(?P<value>[^$#\\]*?)\s*(?:#.*)?")
-_OF_BUILD = re.compile(
-    rf"(?:DEB|DH|DPKG)_\w+|\w*FLAGS(?:_\w+)?|PATH|LD_LIBRARY_PATH|LD|{'|'.join(cross_environment.VARIABLES)}"
-)
-
-
 def script_of(
-    system: BuildSystem, options: Sequence[str] = (), folder: str = "", variables: Mapping[str, str] | None = None
+    system: BuildSystem,
+    options: Sequence[str] = (),
+    folder: str = "",
+    variables: Mapping[str, str] | None = None,
+    make: Sequence[str] = (),
+    steps: Mapping[str, str] | None = None,
 ) -> str:
     """The shell script that builds a tree, its working folder, and runs its tests. It writes its stage beside the tree.
 
-    `folder`: the folder of the tree to build in. `options`: of the configure step. Raises UsageError if the build
-    system has none. `variables`: what the build and the tests have in their environment, unless the caller has it.
+    `folder`: the folder of the tree to build in. `options`: of the configure step. `make`: further words for make.
+    Raises UsageError if the build system has no such step, or does not call make. `variables`: what the build and the
+    tests have in their environment, unless the caller has it. `steps`: of debian/rules, for a makefile in the top
+    folder.
     """
+    of_rules = steps if steps and not folder and system.name == "make" else {}
     if options and OPTIONS not in system.configure:
         raise UsageError(
             f"a tree that {system.name} builds is not configured",
             where=f"--configure {options[0]}",
             remedy="edit the script that builds it, or name another system: --build-system",
         )
+    if make and MAKE not in system.build:
+        raise UsageError(
+            f"a tree that {system.name} builds is not built by make",
+            where=f"--make {make[0]}",
+            remedy="edit the script that builds it, or name another system: --build-system",
+        )
     beside = "/".join([".."] * (1 + len([part for part in folder.split("/") if part])))
-    given = "".join(f" {shlex.quote(option)}" for option in options)
+    given, words = ("".join(f" {shlex.quote(one)}" for one in each) for each in (options, make))
     lines = ["#!/bin/sh", f"# Written by plumb deb for {system.name}: run it in the tree, below plumb exec.", "set -e"]
     # A person's own setting is stronger than the package's.
     lines += [f": ${{{name}={shlex.quote(value)}}}; export {name}" for name, value in (variables or {}).items()]
@@ -242,7 +248,21 @@ def script_of(
         lines += [
             f"echo {stage} > ../{STAGE}",
             *([f": > ../{TESTING}"] if stage == "test" else []),
-            getattr(system, stage).replace(OPTIONS, given),
+            (_RULES.format(goal=of_rules[stage]) if stage in of_rules else getattr(system, stage))
+            .replace(OPTIONS, given)
+            .replace(MAKE, words),
         ]
     lines.append(f"echo {DONE} > ../{STAGE}")
     return "".join(f"{line}\n" for line in lines).replace("> ../", f"> {beside}/")
+
+
+def installing_script(system: BuildSystem, libraries: str, variables: Mapping[str, str] | None = None) -> str:
+    """The shell script that builds a tree, its working folder, and installs it below the folder that DESTDIR names.
+
+    `libraries`: the folder of libraries below /usr. `variables`: as of `script_of`.
+    """
+    options = "".join(f" {shlex.quote(one.format(libraries=libraries))}" for one in system.prefix)
+    lines = ["#!/bin/sh", "set -e"]
+    lines += [f"{name}={shlex.quote(value)}; export {name}" for name, value in (variables or {}).items()]
+    lines += [system.configure.replace(OPTIONS, options), system.build, system.install.format(libraries=libraries)]
+    return "".join(f"{line}\n" for line in lines).replace(MAKE, "")

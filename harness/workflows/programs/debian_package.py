@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import shutil
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness.build.sources.debian_source import SourcePackages, source_named
-from harness.core.errors import UsageError
-from harness.workflows.programs import build_system, execution
+from harness.core.errors import ExitCode, UsageError
+from harness.core.processes import process
+from harness.workflows.programs import build_system, debian_rules, execution
 from harness.workflows.target_setup import emulated_target
 
 if TYPE_CHECKING:
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.build.sources.debian_source import SourcePackage
-    from harness.core.errors import ExitCode
     from harness.judge.findings import Judgement
     from harness.workflows.programs.execution import Execution
     from harness.workflows.workbench import Workbench
@@ -54,10 +56,12 @@ def prepare(
     here: Path,
     system: str = "",
     options: Sequence[str] = (),
+    make: Sequence[str] = (),
 ) -> PreparedPackage:
     """Fetch a package, unpack it and find out how it is built.
 
-    `into`: a new or empty folder; by default PACKAGE-VERSION-TARGET in `here`. `options`: of its configuration.
+    `into`: a new or empty folder; by default PACKAGE-VERSION-TARGET in `here`. `options`: of its configuration. `make`:
+    further words for make.
 
     Raises UsageError for an unknown package or target, for a folder that is not empty, and for a tree without a known
     build system; InfrastructureError if the host lacks a tool or the archive lacks the package.
@@ -83,8 +87,10 @@ def prepare(
             folder.rmdir()
         raise
     found = build_system.detect(folder / TREE, system)
-    variables = build_system.variables_of_rules(folder / TREE)
-    (folder / SCRIPT).write_text(build_system.script_of(found.system, options, found.folder, variables), "utf-8")
+    variables = debian_rules.variables_of_rules(folder / TREE)
+    steps = debian_rules.steps_of_rules(folder / TREE)
+    script = build_system.script_of(found.system, options, found.folder, variables, make, steps)
+    (folder / SCRIPT).write_text(script, "utf-8")
     bench.progress.say(f"{package.title} is built by {found.system.name} in {folder / TREE / found.folder}")
     return PreparedPackage(package=package, folder=folder, system=found.system.name)
 
@@ -97,7 +103,32 @@ def execute(bench: Workbench, prepared: PreparedPackage, asked: Execution) -> tu
     remarks = [f"the package is {package.title} of Debian, built by {prepared.system}"]
     if told := build_system.STAGES.get(_stage(prepared.folder), ""):
         remarks.append(told)
+    if code != ExitCode.PASS and (lacking := lacking_tools(prepared.tree)):
+        remarks.append(
+            f"{LACKING} {', '.join(lacking)}; to install them: {build_system.SHOWN_TOOLS} {' '.join(lacking)}"
+        )
     return msgspec.structs.replace(judgement, remarks=[*remarks, *judgement.remarks]), code
+
+
+def lacking_tools(tree: Path) -> list[str]:
+    """The packages with which Debian builds and tests a tree and that are not installed here, without libraries.
+
+    Those with which Debian makes its own packages are left out. Empty if dpkg-checkbuilddeps cannot tell.
+    """
+    if shutil.which(_CHECKER) is None:
+        return []
+    told = process.run([_CHECKER, "debian/control"], deadline_seconds=CHECK_SECONDS, folder=tree).text
+    found = _UNMET.search(told)
+    names = re.findall(r"[a-z0-9][a-z0-9.+-]+", re.sub(r"\([^)]*\)|:\w+|\|\s*\S+", " ", found[1])) if found else []
+    return [name for name in names if not _OF_DEBIAN.fullmatch(name)]
+
+
+LACKING = "Debian builds it with programs that are not installed here:"
+CHECK_SECONDS = 60
+_CHECKER = "dpkg-checkbuilddeps"
+_UNMET = re.compile(r"unmet build dependencies: (.*)", re.IGNORECASE)
+_OF_DEBIAN = re.compile(r".*-dev|debhelper.*|(?:dh|dpkg)-.*|dh|quilt")
+"""Libraries, which `--with` fetches, and the tools of debian/rules, which nothing here calls."""
 
 
 def _stage(folder: Path) -> str:

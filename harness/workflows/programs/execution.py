@@ -26,6 +26,7 @@ from harness.run.programs.program_file import check_command
 from harness.run.programs.traced_command import check_machine, prepare_tracing, run_traced
 from harness.workflows.canaries.canary_cell import run_canaries
 from harness.workflows.git.checkout import revision_of
+from harness.workflows.programs.built_libraries import built_root, is_built
 from harness.workflows.programs.cross_environment import cross_environment
 from harness.workflows.target_setup import emulated_target, oracle_setup, set_up_target
 from harness.workflows.trials.program_trials import tried_again
@@ -86,10 +87,15 @@ def environment_for(setup: TargetSetup, root: Path | None = None) -> dict[str, s
 
 
 def root_with(bench: Workbench, target: Target, names: Sequence[str]) -> Path | None:
-    """The root folder with packages of Debian for a target; None without packages. Raises as `library_root` does."""
+    """The root folder with libraries of Debian for a target; None without libraries.
+
+    If Debian has no packages for it, their sources are built first. Raises as `library_root` and `built_root` do.
+    """
     if not names:
         return None
     tools = bench.catalog.toolchain_of(target)
+    if is_built(target, tools):
+        return built_root(bench, target, names)
     return library_root(bench.cache, bench.progress, tools, target, names, offline=bench.offline)
 
 

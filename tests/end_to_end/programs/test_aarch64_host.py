@@ -83,6 +83,13 @@ int main(int count, char **words, char **environment)
 CASES = {
     "./odd a 'b c'": ["emulator [-opt] [-0] [./odd] [./odd] [a] [b c]", "status exited 0 1", "guest /t/odd"],
     "sh -c './odd in; exit 3'": ["emulator [-opt] [-0] [./odd] [./odd] [in]", "status exited 3 1", "guest /t/odd"],
+    # Each program of the host has the variable again when it begins.
+    "sh -c 'export LD_PRELOAD=/t/odd; env | grep LD_; ./odd p'": [
+        "LD_PRELOAD=/t/odd",
+        "emulator [-opt] [-E] [LD_PRELOAD=/t/odd] [-0] [./odd] [./odd] [p]",
+        "status exited 0 1",
+        "guest /t/odd",
+    ],
     "./script x": [
         "emulator [-opt] [-0] [/t/odd] [/t/odd] [first word] [./script] [x]",
         "status exited 0 1",
@@ -96,7 +103,7 @@ CASES = {
     ],
     "/registers ./odd": ["refused -7, 0 changed", "status exited 0 1", "refused guest 7"],
     "/registers ./odd at": ["refused -7, 0 changed", "status exited 0 1", "refused guest 7"],
-    "sh -c '/other 2>/dev/null; true'": ["status exited 0 0", "stranger 43 /other"],
+    "sh -c '/other 2>/dev/null; true'": ["status exited 0 0", "foreign 43 /other"],
     "sh -c 'setsid sleep 100 & ./odd z; sleep 1'": [
         "emulator [-opt] [-0] [./odd] [./odd] [z]",
         "status exited 0 1",
@@ -125,7 +132,8 @@ try() {
     printf '%s\\0/shown\\0-opt\\0' $home >$place/emulator
     echo "case $number"
     timeout 60 /tracer $place $home /starter /shown 1,1,40 "$1" "$@"
-    for line in status:$place/status trouble:$home/trouble stranger:$home/strangers left:$home/left; do
+    for line in status:$place/status trouble:$home/trouble stranger:$home/strangers foreign:$home/refused \\
+        left:$home/left; do
         [ ! -f "${line#*:}" ] || sed "s|^|${line%%:*} |" "${line#*:}"
     done
     for guest in $home/guest-*; do

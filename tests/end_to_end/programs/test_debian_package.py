@@ -34,7 +34,8 @@ CONFIGURE = """\
 . "$CONFIG_SITE"
 # make would generate the script again.
 test ! configure.ac -nt configure || exit 1
-test "$*" = --disable-shared && test -n "$host_alias" || exit 1
+# Whether libraries are shared is for the package to decide.
+test -z "$*" && test -n "$host_alias" || exit 1
 printf 'all: odd\\nodd: odd.c\\n\\t%s -pthread -o odd odd.c\\ntest: odd\\n\\t./odd\\n' "$CC" > Makefile
 """
 CMAKE = """\
@@ -45,6 +46,13 @@ add_executable(odd odd.c)
 target_link_libraries(odd Threads::Threads)
 enable_testing()
 add_test(NAME clean COMMAND odd clean)
+"""
+
+MESON = """\
+project('odd', 'c')
+odd = executable('odd', 'odd.c', dependencies: dependency('threads'))
+# Natively it would have ended in time.
+test('late', find_program('sh'), args: ['-c', 'sleep 1.5; exec "$0"', odd], timeout: 1)
 """
 
 
@@ -104,8 +112,9 @@ def test_a_fault_in_the_tests_of_a_package_is_a_finding_that_replays(tmp_path: P
         ({"Makefile": f"{BUILDS}.PHONY: test\ntest: odd\n\t./odd\n", "check/data": ""}, "make"),
         machines.beyond({"configure": CONFIGURE, "configure.ac": "# as Debian patched it"}, "configure"),
         machines.beyond({"CMakeLists.txt": CMAKE}, "cmake"),
+        machines.beyond({"meson.build": MESON}, "meson"),
     ],
-    ids=["make", "configure", "cmake"],
+    ids=["make", "configure", "cmake", "meson"],
 )
 def test_a_package_whose_tests_pass_on_the_target_passes(tmp_path: Path, files: dict[str, str], system: str) -> None:
     name = package(files)
@@ -148,6 +157,59 @@ def test_a_file_that_does_not_match_its_description_is_refused(tmp_path: Path) -
     finished = plumb(tmp_path, "deb", "--target", "armv5", "--offline", package({"Makefile": BUILDS}, broken=True))
     assert finished.returncode == ExitCode.INFRASTRUCTURE
     assert "dpkg-source does not unpack bookworm/odd=" in finished.stderr
+
+
+LIBRARY = {
+    "twice.h": "int twice(const char *bytes);\n",
+    "twice.c": "int twice(const char *bytes) { return 2 * *(volatile int *)bytes; }\n",
+    "Makefile": """\
+all: libtwice.so
+libtwice.so: twice.c
+\t$(CC) -O1 -shared -fPIC -o $@ $<
+install:
+\tinstall -D libtwice.so $(DESTDIR)$(LIBDIR)/libtwice.so.1
+\tln -s $(LIBDIR)/libtwice.so.1 $(DESTDIR)$(LIBDIR)/libtwice.so
+\tinstall -D -m 644 twice.h $(DESTDIR)$(PREFIX)/include/twice.h
+""",
+}
+USER = """\
+#include <stdio.h>
+#include <twice.h>
+
+static char bytes[] __attribute__((aligned(8))) = {0, 0, 0, 0, 0, 0, 0, 21};
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    printf("%d\\n", twice(bytes + argc));
+    return 0;
+}
+"""
+
+
+def test_a_library_that_debian_lacks_for_the_target_is_built_from_its_source_first(tmp_path: Path) -> None:
+    (tmp_path / "user.c").write_text(USER, "utf-8")
+    name = package(LIBRARY)
+    compiling = "$CC -O1 -o user user.c -ltwice && ./user x x x > said; ./user > /dev/null; true"
+    words = ["exec", "--target", "sparc64", "--offline", "--json", "--with", name, "--", "sh", "-c", compiling]
+    finished = plumb(tmp_path, *words)
+    assert finished.returncode == ExitCode.FINDINGS, finished.stderr
+    assert f"Debian has no libraries for sparc64: bookworm/{name} are built for it first" in finished.stderr
+    assert (tmp_path / "said").read_text("utf-8") == f"{2 * 21}\n"
+    (finding,) = json.loads(finished.stdout)["findings"]
+    assert (finding["id"], finding["function"]) == ("alignment-twice-load", "twice")
+    # It is kept.
+    assert "built for it first" not in plumb(tmp_path, *words).stderr
+
+
+def test_a_library_that_does_not_build_for_the_target_is_no_verdict_about_the_command(tmp_path: Path) -> None:
+    for files, told in (
+        ({**LIBRARY, "twice.c": "int twice(\n"}, "does not build for sparc64"),
+        ({**LIBRARY, "Makefile": "all:\ninstall:\n"}, "installs no header file"),
+    ):
+        words = ["--target", "sparc64", "--offline", "--with", package(files)]
+        finished = plumb(tmp_path, "exec", *words, "--", "true")
+        assert (finished.returncode, told in finished.stderr) == (ExitCode.INFRASTRUCTURE, True), finished.stderr
 
 
 @pytest.mark.slow(instead="the other tests of test_debian_package.py, on packages that they make")

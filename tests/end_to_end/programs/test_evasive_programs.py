@@ -18,6 +18,7 @@ from harness.core.finding import Verdict
 from harness.core.processes import process
 from harness.workflows.programs.execution import environment_for
 from tests.end_to_end.programs.test_programs import TracedRun, setup_of
+from tests.end_to_end.support import machines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -213,6 +214,34 @@ def test_a_program_that_hides_its_access_is_found(tmp_path: Path, mode: str) -> 
         shutil.copy2(path, traced.folder)
     found, cell = traced.judged("sh", "-c", f"./evasive {mode}; sleep 0.5; true")
     assert (cell.verdict, found) == (Verdict.FAIL, [MODES[mode]]), cell
+
+
+PRELOADED = """\
+export LD_PRELOAD="$PWD/hidden.so" LD_LIBRARY_PATH="$PWD"
+ls > listed; grep -c "^LD_PRELOAD=/" /proc/self/environ -z > seen
+sh -c 'env | grep -c "^LD_PRELOAD=/"' >> seen
+./odd && echo ran >> seen
+LD_PRELOAD=./gone.so:./hidden.so ls > listed 2> others
+"""
+
+
+@pytest.mark.parametrize("target", ["armv5", machines.beyond("sparc64")])
+def test_libraries_of_the_target_in_variables_of_the_loader_reach_its_programs_alone(
+    tmp_path: Path, target: str
+) -> None:
+    """The host's loader would print that it cannot preload them, or would not start the emulator at all.
+
+    From a folder with the name of a library that the emulator needs, it takes one of a 64-bit big-endian machine.
+    """
+    traced = TracedRun(tmp_path, target)
+    for name in ("hidden.so", "libglib-2.0.so.0"):
+        shutil.copy2(evasive_programs(target) / "hidden.so", traced.folder / name)
+    assert traced.run("sh", "-c", f"({PRELOADED}) 2> said") == 0
+    assert (traced.folder / "said").read_text("utf-8") == ""
+    # A program has the variable again when it begins, and gives it to others.
+    assert (traced.folder / "seen").read_text("utf-8") == "1\n1\nran\n"
+    # One that names anything else is for the host's programs as well.
+    assert "hidden.so" in (traced.folder / "others").read_text("utf-8")
 
 
 LOG = "../cells/armv5/*/guest-1/faults.jsonl"

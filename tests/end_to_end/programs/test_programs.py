@@ -533,6 +533,14 @@ def test_a_program_in_a_separate_pid_namespace_is_recorded(traced_arm: TracedRun
     assert "./odd, by a process that has a PID namespace of its own" in cell.reason
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a namespace everywhere")
+def test_a_status_is_not_blamed_beside_a_program_that_could_not_run(traced_arm: TracedRun) -> None:
+    """The command may have failed because of that one, and may have expected the status."""
+    found, cell = traced_arm.judged("sh", "-c", "./odd leave; unshare --pid --fork ./odd")
+    assert (cell.verdict, found) == (Verdict.UNKNOWN, [])
+    assert "programs failed, maybe because others could not be traced: odd leave" in cell.reason
+
+
 @pytest.mark.parametrize(
     ("program", "verdict", "reason"),
     [("./odd", Verdict.UNKNOWN, "which lets nobody read its memory"), ("/bin/true", Verdict.PASS, "")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,8 @@ import pytest
 
 from harness.build.sources.debian_source import SourcePackage, source_named, version_in
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
-from harness.workflows.programs import build_system
+from harness.workflows.programs import build_system, debian_rules
+from harness.workflows.programs.debian_package import lacking_tools
 from tests.support import fakes
 
 if TYPE_CHECKING:
@@ -156,9 +158,9 @@ export LAST ?= 1
 
 def test_the_build_has_the_plain_variables_that_the_rules_of_the_package_export(tmp_path: Path) -> None:
     """The tests of json-c use the host's valgrind, which cannot run them, unless USE_VALGRIND is 0."""
-    assert build_system.variables_of_rules(tmp_path) == {}
+    assert debian_rules.variables_of_rules(tmp_path) == {}
     fakes.write(tmp_path / "source" / "debian" / "rules", RULES)
-    found = build_system.variables_of_rules(tmp_path / "source")
+    found = debian_rules.variables_of_rules(tmp_path / "source")
     assert found == {"USE_VALGRIND": "0", "LC_ALL": "C.UTF-8", "GREETING": 'it\'s "two" words', "LAST": "1"}
     (system,) = (one for one in build_system.SYSTEMS if one.name == "make")
     fakes.write(tmp_path / "source" / "Makefile", 'all:\ncheck: ; echo "$$USE_VALGRIND $$GREETING" > result\n')
@@ -226,6 +228,21 @@ def test_the_script_of_a_build_system_is_valid(system: build_system.BuildSystem)
     assert set(stages) <= set(build_system.STAGES)
 
 
+UNMET = (
+    "dpkg-checkbuilddeps: error: Unmet build dependencies: debhelper-compat (= 13) libbsd-dev (>= 0.1.3) bsdmainutils "
+    "dh-exec quilt libtinfo-dev | libncurses-dev python3:any (>= 3.9) tcl | tclsh"
+)
+
+
+def test_tools_of_the_packages_build_that_are_missing_here_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lacking_tools(tmp_path) == []
+    fakes.write(tmp_path / "bin" / "dpkg-checkbuilddeps", f"#!/bin/sh\necho '{UNMET}' >&2\nexit 1\n", mode=0o755)
+    fakes.put_on_path(tmp_path / "bin", monkeypatch)
+    assert lacking_tools(tmp_path) == ["bsdmainutils", "python3", "tcl"]
+
+
 def test_without_dpkg_source_nothing_is_fetched(plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fakes.write(tmp_path / "bin" / "apt-get", "", mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -273,6 +290,12 @@ def test_a_package_that_cannot_be_fetched_names_another_suite_and_leaves_no_fold
 
 
 @pytest.mark.parametrize("system", build_system.SYSTEMS, ids=build_system.NAMES)
+def test_the_package_decides_whether_it_builds_shared_libraries(system: build_system.BuildSystem) -> None:
+    """The tests of acl preload a library of their own, and failed without it as if acl were wrong."""
+    assert not re.search("shared|static|default_library", build_system.script_of(system), re.IGNORECASE)
+
+
+@pytest.mark.parametrize("system", build_system.SYSTEMS, ids=build_system.NAMES)
 def test_options_are_passed_to_what_configures_a_tree_or_refused(system: build_system.BuildSystem) -> None:
     options = ["--without-curses", "CFLAGS=-O1 -g"]
     if build_system.OPTIONS not in system.configure:
@@ -281,6 +304,78 @@ def test_options_are_passed_to_what_configures_a_tree_or_refused(system: build_s
         return
     assert " --without-curses 'CFLAGS=-O1 -g'" in build_system.script_of(system, options)
     assert build_system.OPTIONS not in build_system.script_of(system)
+
+
+@pytest.mark.parametrize("system", build_system.SYSTEMS, ids=build_system.NAMES)
+def test_every_build_system_installs_libraries_where_the_target_looks_for_them(
+    system: build_system.BuildSystem,
+) -> None:
+    text = build_system.installing_script(system, "lib/sparc64-linux-gnu", {"WITH": "a b"})
+    checked = subprocess.run(["sh", "-n"], input=text, capture_output=True, encoding="utf-8", check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert re.search(r"(?i)libdir=(/usr/)?lib/sparc64-linux-gnu", text)
+    assert re.search(r"(?i)prefix=/usr\b", text)
+    assert "WITH='a b'; export WITH" in text
+    assert not re.search(r"@[A-Z]+@|{\w+}", text)
+
+
+@pytest.mark.parametrize("system", build_system.SYSTEMS, ids=build_system.NAMES)
+def test_words_for_make_are_passed_to_the_build_and_the_tests_or_refused(
+    tmp_path: Path, system: build_system.BuildSystem
+) -> None:
+    """Lua builds nothing without a goal that names a platform."""
+    words = ["linux", "MYCFLAGS=-DA -DB"]
+    if build_system.MAKE not in system.build:
+        with pytest.raises(UsageError, match="is not built by make"):
+            build_system.script_of(system, make=words)
+        return
+    assert build_system.MAKE not in build_system.script_of(system)
+    makefile = "none:\nlinux: ; echo '$(MYCFLAGS)' >> result\ncheck: linux ; echo tested >> result\n"
+    fakes.write(tmp_path / "source" / "Makefile", makefile)
+    fakes.write(tmp_path / "source" / "configure", "#!/bin/sh\n", mode=0o755)
+    script = build_system.script_of(system, make=words).replace("autoreconf --force", ": ")
+    fakes.write(tmp_path / "script", script)
+    subprocess.run(["sh", "../script"], cwd=tmp_path / "source", check=True, capture_output=True)
+    built, again, tested = (tmp_path / "source" / "result").read_text("utf-8").splitlines()
+    assert (built, again, tested) == ("-DA -DB", "-DA -DB", "tested")
+
+
+STEPS = """\
+override_dh_auto_configure:
+\techo "$(DEB_HOST_MULTIARCH)" > machine
+override_dh_auto_build-arch:
+\t$(MAKE) linux
+# Debian's own tools are not installed here.
+override_dh_auto_install:
+\tdh_auto_install -- x
+ifeq (,$(filter nocheck,$(DEB_BUILD_OPTIONS)))
+override_dh_auto_test:
+\ttrue
+ifeq ($(DEB_HOST_ARCH),amd64)
+\tdh_auto_test -- x
+endif
+endif
+"""
+
+
+def test_commands_of_the_rules_prepare_and_build_a_tree_that_has_a_makefile_alone(tmp_path: Path) -> None:
+    """Lua's makefile builds nothing without a goal, and includes a file that debian/rules writes."""
+    tree = tmp_path / "source"
+    assert debian_rules.steps_of_rules(tree) == {}
+    fakes.write(tree / "debian" / "rules", STEPS)
+    steps = debian_rules.steps_of_rules(tree)
+    assert steps == {"configure": "override_dh_auto_configure", "build": "override_dh_auto_build-arch"}
+    system = {one.name: one for one in build_system.SYSTEMS}
+    makefile = "CC = host\nnone: ; false\nlinux: machine ; echo $(CC) > built\ncheck: built ; echo tested > result\n"
+    fakes.write(tree / "Makefile", makefile)
+    fakes.write(tmp_path / "script", build_system.script_of(system["make"], steps=steps))
+    environment = {"PATH": os.environ["PATH"], "CC": "target-gcc", "HOST_TRIPLET": "sparc64-linux-gnu"}
+    subprocess.run(["sh", "../script"], cwd=tree, env=environment, check=True, capture_output=True)
+    contents = {name: (tree / name).read_text("utf-8").strip() for name in ("machine", "built", "result")}
+    assert contents == {"machine": "sparc64-linux-gnu", "built": "target-gcc", "result": "tested"}
+    # A configure script knows, and the folder of another build system is not where they run.
+    assert "debian/rules" not in build_system.script_of(system["configure"], steps=steps)
+    assert "debian/rules" not in build_system.script_of(system["make"], folder="src", steps=steps)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from harness.core.finding import Frame
-from harness.judge.program_runs.program_ends import told_apart, without_lacking_calls
+from harness.judge.program_runs.program_ends import told_apart, without_lacking_calls, without_unblamed
 from harness.judge.program_runs.program_evidence import counts
 from harness.judge.sightings.places import of_caller
 from harness.judge.sightings.sighting import Sighting, fields_of
@@ -176,6 +176,18 @@ def test_what_the_emulator_lacks_explains_no_fault(tmp_path: Path) -> None:
     guest = asked_in_vain(tmp_path, "one", "get_mempolicy")
     fault = msgspec.structs.replace(sighting("alignment-main-load", guest, kind="alignment"), detector="signal")
     assert without_lacking_calls([fault]) == ([fault], [])
+
+
+def test_a_status_is_not_blamed_if_a_program_could_not_be_traced(tmp_path: Path) -> None:
+    """The tests of acl execute setfacl as another user, who cannot reach the emulator, and then fail as a whole."""
+    guest = asked_in_vain(tmp_path, "setfacl")
+    status, death = sighting("exit-setfacl-1", guest, kind="exit"), sighting("crash-setfacl-SIGABRT", guest)
+    assert without_unblamed([status, death], tmp_path) == ([status, death], [])
+    (tmp_path / program_launch.TROUBLE).write_text("/tree/getfacl: the kernel refused its emulator: x\n", "utf-8")
+    kept, doubts = without_unblamed([status, death], tmp_path)
+    assert kept == [death]
+    assert doubts == ["programs failed, maybe because others could not be traced: setfacl"]
+    assert without_unblamed([death], tmp_path) == ([death], [])
 
 
 def test_a_system_call_with_an_odd_name_damages_the_log(tmp_path: Path) -> None:
