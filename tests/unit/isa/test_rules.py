@@ -22,6 +22,7 @@ from harness.isa.rules import (
     forbidden,
     policy_for,
     prescribed,
+    recorded_policies,
     shown,
     signal_of,
 )
@@ -118,6 +119,17 @@ def outcome(target: str, policy: str, kind: AccessClass, modulo: int, *, directi
 )
 def test_a_documented_outcome(target: str, policy: str, kind: AccessClass, modulo: int, expected: str) -> None:
     assert expected == outcome(target, policy, kind, modulo)
+
+
+def test_a_run_records_the_policies_that_tell_an_accesss_fate() -> None:
+    machines = [CATALOG.targets[name] for name in ("armv5", "armv6", "sparc64", "mips-kernel")]
+    recorded = recorded_policies(CATALOG.policies, "audit-strict", machines)
+    assert "strict" in recorded
+    assert recorded.items() <= CATALOG.policies.items()
+    for machine in machines:
+        for kind in ("half", "word", "dword", "multi", "double"):
+            one = access(kind, 1)
+            assert fate(machine, recorded, one) == fate(machine, CATALOG.policies, one)
 
 
 def test_only_a_load_is_rotated() -> None:
