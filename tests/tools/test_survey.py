@@ -333,6 +333,10 @@ def test_trials_without_an_answer_are_asked_then_those_without_a_judgement_and_a
         ("a.c:2:3: warning: bad\na.c:3:1: error: expected ';'\n", "a.c:3:1: error: expected ';'"),
         ("all is well\n", ""),
         (
+            "libtoolize:   error: '/usr/share/aclocal/ltdl.m4' does not exist.\nautoreconf: error: libtoolize failed\n",
+            "libtoolize:   error: 'ltdl.m4' does not exist.",
+        ),
+        (
             "/usr/bin/ld: a.o: error adding symbols: file in wrong format\nmake[3]: *** [Makefile:66: a.la] Error 1\n",
             "ld: a.o: error adding symbols: file in wrong format",
         ),
