@@ -333,6 +333,10 @@ def test_trials_without_an_answer_are_asked_then_those_without_a_judgement_and_a
         ("a.c:2:3: warning: bad\na.c:3:1: error: expected ';'\n", "a.c:3:1: error: expected ';'"),
         ("all is well\n", ""),
         (
+            "libtoolize:   error: '/usr/share/aclocal/ltdl.m4' does not exist.\nautoreconf: error: libtoolize failed\n",
+            "libtoolize:   error: 'ltdl.m4' does not exist.",
+        ),
+        (
             "/usr/bin/ld: a.o: error adding symbols: file in wrong format\nmake[3]: *** [Makefile:66: a.la] Error 1\n",
             "ld: a.o: error adding symbols: file in wrong format",
         ),
@@ -380,6 +384,8 @@ def test_the_page_shows_what_was_found_out_about_a_run_without_a_verdict() -> No
     read = Reading(package="odd", finding="", cause="program", because="It needs a wide long.", link="odd-10")
     told = page.package_rows(LIST, stored, survey_of(read))[-1]
     assert "| [A bug of the program](#odd-10): It needs a wide long. <br> the package does not build" in told
+    long = Answers(answers=(answer(judgement(stage="test"), failure=f"a.c:1: error: {'x' * 300}"),))
+    assert "xxx" not in page.package_rows(LIST, long, survey_of(read))[-1]
     of_findings = msgspec.structs.replace(read, finding="*")
     assert "wide long" not in page.package_rows(LIST, stored, survey_of(of_findings))[-1]
     failed = Answers(answers=(answer(judgement(failed=True)),))
@@ -393,6 +399,16 @@ def test_findings_with_one_reason_share_it() -> None:
     read = Reading(package="odd", finding="*", cause="test", because="A limit.")
     told = page.package_rows(LIST, Answers(answers=(several,)), survey_of(read))[-1]
     assert told.endswith("at odd.c:7, `exit-odd-1`. A mistake of its tests: A limit. |")
+
+
+def test_a_row_names_the_first_of_many_findings_with_one_reason() -> None:
+    one = answer(judgement(failed=True))
+    (fault,) = one.faults
+    several = tuple(msgspec.structs.replace(fault, id=f"exit-odd-{number}", place="") for number in range(9))
+    stored = Answers(answers=(msgspec.structs.replace(one, faults=several),))
+    told = page.package_rows(LIST, stored, survey_of())[-1]
+    assert "`exit-odd-6`, and 2 more. " in told
+    assert "exit-odd-7" not in told
 
 
 def test_a_place_in_a_folder_is_one_of_the_package_and_the_programs_of_the_host_are_not_shown() -> None:

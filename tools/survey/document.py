@@ -82,8 +82,8 @@ class Reading(Record, frozen=True):
     """The finding's id, or a glob. Empty: it says why there is no verdict."""
     cause: Literal["program", "test", "busy", "build", "emulator", "archive", "untested"]
     """`program`: a bug of the package. `test`: a mistake of its tests. `busy`: a limit of time on a busy machine.
-    `build`: the package's build system. `emulator`: the machine is not imitated well enough. `archive`: the archive has
-    not all files of the source. `untested`: the package has no tests that run a program of its own.
+    `build`: the package's build system. `emulator`: the machine is not imitated well enough. `archive`: the archive
+    lacks a file of the source. `untested`: the package has no tests that run a program of its own.
     """
     because: str
     """One sentence."""

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tools.survey.document import Answer, Answers, Package, PackageList, Reading, Survey, Thread, Trial
 
 UNREAD = "**Not read yet.**"
+SHOWN = 7
+"""How many findings with one reason a row names."""
+LONGEST_LINE = 200
+"""Characters of a message beside what was found out about it."""
 CAUSES = {
     "program": "A bug of the program",
     "test": "A mistake of its tests",
@@ -97,14 +101,20 @@ def _said(answer: Answer, survey: Survey) -> str:
         file = f"{answer.package}/{fault.place}" if "/" in fault.place else fault.place
         place = f" at {as_text(file)}" if file else ""
         by_reason.setdefault(_told(reading), []).append(f"`{as_text(fault.id)}`{place}")
-    said = [f"{', '.join(names)}. {reason}" for reason, names in by_reason.items()]
+    said = [f"{_listed(names)}. {reason}" for reason, names in by_reason.items()]
     # Which programs of the host ran is for whoever sees the output as well.
     lines = [line.strip().partition("; only programs of this machine ran")[0] for line in answer.reason.splitlines()]
     # The status says less than the message that came with it.
     lines = [line for line in lines if line.startswith("error: ")][:1] or lines
     if not said and (reading := survey.reading_of(answer.package, answer.target, "")) and lines:
-        said = [_told(reading)]
+        # It says in a sentence what the message says at length.
+        said, lines = [_told(reading)], [line for line in lines if len(line) <= LONGEST_LINE]
     return " <br> ".join([*said, *(f"{as_text(line).rstrip('.')}." for line in lines)])
+
+
+def _listed(names: list[str]) -> str:
+    more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def _told(reading: Reading | None) -> str:

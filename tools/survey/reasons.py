@@ -24,7 +24,7 @@ _LINES = (
     re.compile(r"ERROR: .+"),
     re.compile(r"\s*Could NOT find .+"),
     re.compile(r"\S+\.ac:\d+: error: .+"),
-    re.compile(r"\S*(?:aclocal|autoreconf|automake|libtoolize)\S*: (?:error|warning|line \d+): .+"),
+    re.compile(r"\S*(?:aclocal|autoreconf|automake|libtoolize)\S*: +(?:error|warning|line \d+): .+"),
     re.compile(r".*undefined reference to .+"),
     re.compile(r"\S+:\d+:(?:\d+:)? (?:fatal )?error: .+"),
     # The linker of one machine and the objects of another.

@@ -182,6 +182,9 @@ def detect(tree: Path, named: str = "") -> Detected:
             remedy=f"build it yourself: cd {shlex.quote(str(tree))} && plumb exec --target TARGET -- COMMAND",
         )
     ((folder, chosen),) = found
+    if chosen.name == "configure" and not named and not folder and debian_rules.has_patched_configure_ac(tree):
+        # The script that the package's authors generated does not have what the patch adds.
+        chosen = next(one for one in SYSTEMS if one.name == "autoreconf")
     lacking = [package for program, package in chosen.tools.items() if shutil.which(program) is None]
     if lacking:
         raise InfrastructureError(

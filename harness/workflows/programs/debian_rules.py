@@ -1,4 +1,7 @@
-"""What debian/rules, a makefile, says about how Debian builds and tests a package. It is read, and not run here."""
+"""What Debian's files say about how it builds and tests a package: debian/rules, a makefile, and its patches.
+
+They are read, and not run here.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,15 @@ def words_of_rules(tree: Path) -> set[str]:
 def _rules(tree: Path) -> str:
     rules = tree / "debian" / "rules"
     return rules.read_text("utf-8", "replace") if rules.is_file() else ""
+
+
+def has_patched_configure_ac(tree: Path) -> bool:
+    """Whether one of Debian's patches changes what Autoconf makes the configure script of."""
+    patches = (path for path in sorted((tree / "debian" / "patches").rglob("*")) if path.is_file())
+    return any(_CONFIGURE_AC.search(path.read_text("utf-8", "replace")) for path in patches)
+
+
+_CONFIGURE_AC = re.compile(r"^\+\+\+ [^/\s]+/configure\.(?:ac|in)\b", re.MULTILINE)
 
 
 def variables_of_rules(tree: Path) -> dict[str, str]:

@@ -113,6 +113,29 @@ def test_a_build_system_below_the_top_folder_is_found_if_it_is_the_only_one_or_t
     assert build_system.detect(tmp_path / "tree").folder == folder
 
 
+@pytest.mark.parametrize(
+    ("patched", "named", "system"),
+    [
+        ("configure.ac", "", "autoreconf"),
+        ("configure.in", "", "autoreconf"),
+        ("configure.ac", "configure", "configure"),
+        ("src/a.c", "", "configure"),
+        ("doc/configure.ac", "", "configure"),
+    ],
+)
+def test_a_configure_script_is_generated_again_if_debian_patches_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patched: str, named: str, system: str
+) -> None:
+    """Without what Debian adds to configure.ac, fuse does not compile with the GNU C library of today."""
+    every_tool(tmp_path / "bin", monkeypatch)
+    for name in ("configure", "configure.ac"):
+        fakes.write(tmp_path / "tree" / name, "")
+    fakes.write(
+        tmp_path / "tree" / "debian" / "patches" / "one.patch", f"--- a/{patched}\n+++ b/{patched}\n@@ -1 +1 @@\n"
+    )
+    assert build_system.detect(tmp_path / "tree", named).system.name == system
+
+
 def test_several_build_systems_below_the_top_folder_are_named_and_none_is_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
