@@ -283,8 +283,9 @@ import os, signal, time
 from harness.core.processes import process, process_tree, supervisor
 def command():
     {first}
-    open({there!r}, "w").close()
     try:
+        # Within: the signal may come at once.
+        open({there!r}, "w").close()
         time.sleep(600)
     except KeyboardInterrupt:
         time.sleep(600)

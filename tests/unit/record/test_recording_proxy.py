@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -17,8 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.processes import processor_time
+from harness.core.processes import process, processor_time
 from harness.core.sockets import connect
+from harness.core.strict_toml import ROOT
 from harness.protocol.resp import Client
 from harness.record.proxy import peer_user
 from harness.record.proxy.forwarding import PURPOSE
@@ -250,8 +252,23 @@ STARVATIONS = 50
 """How often one is tried: the recorder may not wait for a client yet, and other tests may close files."""
 
 
+def in_its_own_process(work: Callable[[], None]) -> None:
+    """Other threads of this process would lack descriptors, too: pytest's, and those that earlier tests have left."""
+    process.run_successfully(
+        [sys.executable, "-c", f"from {__name__} import {work.__name__} as work; work()"],
+        problem=f"{work.__name__} failed",
+        deadline_seconds=120,
+        folder=ROOT,
+        environment={**process.PLAIN_ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+    )
+
+
 def test_a_client_whose_guest_cannot_be_reached_for_want_of_a_descriptor_is_the_hosts_trouble() -> None:
     """Regression: it looked as if the guest had closed the connection, and nothing said that the host was why."""
+    in_its_own_process(reach_no_guest)
+
+
+def reach_no_guest() -> None:
     for _ in range(STARVATIONS):
         with starving(0) as (_, _, clients):
             clients[0].settimeout(RETRY_SECONDS * 2)
@@ -262,6 +279,10 @@ def test_a_client_whose_guest_cannot_be_reached_for_want_of_a_descriptor_is_the_
 
 
 def test_a_client_that_the_host_cannot_accept_at_first_is_served_later() -> None:
+    in_its_own_process(be_served_later)
+
+
+def be_served_later() -> None:
     for _ in range(STARVATIONS):
         with starving(1) as (guest, _, clients):
             try:
