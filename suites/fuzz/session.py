@@ -131,6 +131,10 @@ class FuzzSession:
         """Whether further failures would show nothing new."""
         return self.failures >= FAILURES[self.cell.tier] or self._hangs >= HANGS
 
+    def next_stream(self) -> Stream:
+        """The next stream of a session that learns: an earlier one, or one that the guide makes."""
+        return self.corpus.next_old() or self.guide.next()
+
     def example(self, stream: Stream) -> list[Reply]:
         """Run one stream and return its replies. Shrink a failure of a new kind, and record both streams' evidence."""
         self.run.begin_example()
