@@ -90,7 +90,7 @@ def main() -> None:
 @click.argument("name")
 @click.option("--seed", type=int, required=True, help="It draws the mutants.")
 @click.option("--half", type=click.IntRange(0, 1), required=True, help="Which half of the planted bugs.")
-@click.option("--mutants", default=20, show_default=True, help="How many mutants.")
+@click.option("--mutants", default=14, show_default=True, help="How many mutants.")
 def choose(name: str, seed: int, half: int, mutants: int) -> None:
     """Draw a list of bugs, and store it."""
     stored = document.read()

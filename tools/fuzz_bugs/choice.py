@@ -1,12 +1,13 @@
 """Draws lists of bugs by rule, and builds their servers.
 
-A list has a half of the planted bugs that commands may show, and mutants that a seed draws. Nothing about the fuzzer's
-results decides what is in a list.
+A list has a half of the planted bugs that commands may show, and mutants that a seed draws among those of functions that
+the streams of the quick tier enter. What the fuzzer finds does not decide what is in a list.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import gzip
 import random
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,11 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from harness.analysis.code.code_map import differences
 from harness.build.workshop import build_code
 from harness.build.workshop.build_failure import BuildFailedError
+from harness.core import json_codec
+from harness.core.errors import UsageError
 from harness.core.model import DEFAULT_OPTIMISATION
 from harness.core.target_model import ORACLE
 from harness.workflows.mutation_testing import mutations
 from harness.workflows.mutation_testing.generator.mutants import in_sample_order
 from harness.workflows.mutation_testing.recall.sample_run import mutants_of
+from harness.workflows.preparation.reach import reach_store
+from harness.workflows.preparation.reach.reached_tests import KeptReach
 from harness.workflows.target_setup import set_up_targets
 from tools.fuzz_bugs.document import SERVER, Bug, BugList
 
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from tools.fuzz_bugs.document import State
 
 SUITE = "fuzz"
+TEST = "fuzz/test_streams.py::test_streams"
 TARGETS = ("armv5", "sparc64")
 FAULTS = ("alignment", "byte-order", "width")
 NO_COMMAND = ("src/aof.c", "src/crccombine.c", "src/rio.c", "src/zipmap.c")
@@ -55,6 +61,20 @@ def _is_entered(file: str, globs: Iterable[str]) -> bool:
     return file not in NO_COMMAND and any(fnmatch.fnmatchcase(file, glob) for glob in globs)
 
 
+def entered(bench: Workbench, target: str) -> frozenset[str]:
+    """The functions that the streams of the quick tier enter, according to the newest record that the cache has of a
+    server on a target (`plumb premerge` makes them).
+
+    Raises UsageError without a record.
+    """
+    folder = bench.cache.path(reach_store.KIND, "")
+    records = sorted(folder.glob(f"{target}-{SUITE}-*/{reach_store.NAME}"), key=lambda path: path.stat().st_mtime)
+    if not records:
+        raise UsageError(f"nothing is recorded of {SUITE} on {target}", remedy="plumb premerge, in a checkout")
+    kept = json_codec.decode(gzip.decompress(records[-1].read_bytes()), KeptReach)
+    return frozenset(kept.reach.tests[TEST])
+
+
 def chosen(bench: Workbench, name: str, seed: int, *, half: int, mutants: int, without: Collection[str]) -> BugList:
     """A list: a half (0 or 1) of the planted bugs, and so many mutants. `without`: names in other lists."""
     globs = bench.catalog.suites[SUITE].source_globs
@@ -64,7 +84,12 @@ def chosen(bench: Workbench, name: str, seed: int, *, half: int, mutants: int, w
         Bug(name=one.name, kind="planted", target=_first(one.targets), file=one.edits[0].file)
         for one in planted[half::2]
     ]
-    made = [one for one in mutants_of(bench, SERVER) if one.fault in FAULTS and _is_entered(one.file, globs)]
+    functions = {target: entered(bench, target) for target in TARGETS}
+    made = [
+        one
+        for one in mutants_of(bench, SERVER)
+        if one.fault in FAULTS and _is_entered(one.file, globs) and one.function in functions[_first(one.targets)]
+    ]
     ordered = [one for one in in_sample_order(made, seed) if one.name not in without]
     bugs += [Bug(name=one.name, kind="rule", target=_first(one.targets), file=one.file) for one in ordered[:mutants]]
     return BugList(name=name, seed=seed, bugs=bugs)

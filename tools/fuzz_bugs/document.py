@@ -72,7 +72,7 @@ class Race(Record, frozen=True):
 class BugRaces(Record, frozen=True):
     """The file."""
 
-    limit_seconds: float = 20.0
+    limit_seconds: float = 8.0
     """Processor seconds after which a race ends."""
     lists: list[BugList] = msgspec.field(default_factory=list)
     races: list[Race] = msgspec.field(default_factory=list)
