@@ -4,11 +4,11 @@ compares them.
 README.md's required targets; docs/support.md's tables of targets and servers; docs/reference.md's table of commands
 that the fuzzer does not send; docs/cli.md, from the command line; docs/toml.md, from the nouns that TOML files are read
 into; docs/BOARDS.md and its charts, from measurements/boards.json; docs/BENCH.md, from measurements/bench.json and
-measurements/fuzz-bugs.json; docs/ENCODINGS.md, from measurements/encodings.json; docs/FOUND.md and a table of docs/howto/upstream-ci.md, from
-docs/found/*.toml and measurements/found.json; docs/RECALL.md, from measurements/recall; docs/MATRIX.md, from
-measurements/matrix.json; docs/TREES.md, from measurements/trees.toml and measurements/trees.json; a table of
-docs/TESTS.md, from measurements/harness-mutants.json; the schemas of measurements/, and its table of files, from
-tools/stored_data.py.
+measurements/fuzz-bugs.json; docs/ENCODINGS.md, from measurements/encodings.json; docs/FOUND.md and a table of
+docs/howto/upstream-ci.md, from docs/found/*.toml and measurements/found.json; docs/RECALL.md, from measurements/recall;
+docs/MATRIX.md, from measurements/matrix.json; docs/TREES.md, from measurements/trees.toml and measurements/trees.json;
+a table of docs/TESTS.md, from measurements/harness-mutants.json; the schemas of measurements/, and its table of files,
+from tools/stored_data.py.
 """
 
 from __future__ import annotations

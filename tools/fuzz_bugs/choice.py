@@ -1,7 +1,7 @@
 """Draws lists of bugs by rule, and builds their servers.
 
-A list has a half of the planted bugs that commands may show, and mutants that a seed draws among those of functions that
-the streams of the quick tier enter. What the fuzzer finds does not decide what is in a list.
+A list has a half of the planted bugs that commands may show, and mutants that a seed draws among those of functions
+that the streams of the quick tier enter. What the fuzzer finds does not decide what is in a list.
 """
 
 from __future__ import annotations

@@ -22,9 +22,6 @@ SERVER = "redis-7.0.15"
 SCREENING = 0
 """The seed of the race that shows whether a bug is raced: with other seeds only if a way finds it with this one."""
 SEEDS = (1, 2, 3)
-COMMITTED = 9
-"""Number of streams with which each run begins: those of suites/fuzz/corpus."""
-
 State = Literal["", "equivalent", "invalid"]
 """Not built yet, or different from the release; with the release's machine code; it does not compile."""
 
@@ -57,6 +54,8 @@ class Found(Record, frozen=True):
     commands: int
     shown: str
     """The failure; empty if no stream failed."""
+    at_once: bool = False
+    """Whether a committed stream failed: those are the same in every run."""
 
 
 class Race(Record, frozen=True):
@@ -119,14 +118,9 @@ def store(document: BugRaces, path: Path = STORED) -> None:
 
 
 def is_raced(document: BugRaces, bug: Bug) -> bool:
-    """Whether some way finds a bug with the screening seed, and none by a committed stream."""
+    """Whether some way finds a bug with the screening seed, and not every way by a committed stream."""
     screened = [one.found for one in document.races if (one.bug, one.seed) == (bug.name, SCREENING)]
-    return any(one.shown for one in screened) and not any(is_at_once(one) for one in screened)
-
-
-def is_at_once(found: Found) -> bool:
-    """Whether a committed stream shows the bug: those are the same in every run."""
-    return bool(found.shown) and found.streams <= COMMITTED
+    return any(one.shown for one in screened) and not all(one.at_once for one in screened)
 
 
 def seconds(document: BugRaces, commit: str, bug: str, seeds: Iterable[int] = SEEDS) -> float | None:
@@ -175,7 +169,7 @@ def summary_rows(document: BugRaces | None = None, before: str = "", now: str = 
     for one in document.lists:
         built = [bug for bug in one.bugs if not bug.state]
         screened = {bug.name: [each.found for each in document.races if _is_screening(each, bug)] for bug in built}
-        at_once = sum(any(map(is_at_once, races)) for races in screened.values())
+        at_once = sum(bool(races) and all(each.at_once for each in races) for races in screened.values())
         pairs = compared(document, one.name, before, now)
         if not pairs:
             continue

@@ -76,17 +76,26 @@ def found(cell: CellSpec, limit_seconds: float) -> Found:
     """Fuzz a cell's server until a stream fails, or has taken this many processor seconds."""
     run = CellSession(cell, private_network=True)
     emptying = Emptying()
-    shown = ""
+    shown, is_old = "", False
     try:
         run.begin(TEST)
         meter = _Meter.of((run.servers.guest(), run.servers.oracle()))
         session = _UntilFailure(run, emptying, name="streams", share=1.0, learns=True)
         try:
             while session.more() and meter.seconds < limit_seconds:
-                session.example(session.next_stream())
+                stream = session.next_stream()
+                # The guide has not made it.
+                is_old = not session.guide.way
+                session.example(stream)
         except _ShownError as error:
             shown = str(error)
-        return Found(seconds=round(meter.seconds, 2), streams=session.streams, commands=session.commands, shown=shown)
+        return Found(
+            seconds=round(meter.seconds, 2),
+            streams=session.streams,
+            commands=session.commands,
+            shown=shown,
+            at_once=bool(shown) and is_old,
+        )
     finally:
         emptying.close()
         run.close()
