@@ -11,6 +11,7 @@ from hiredis import ReplyError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.core.model import Abilities
 from harness.plan.catalog import Catalog
 from harness.protocol.command_stream import (
     Stream,
@@ -105,6 +106,71 @@ def test_a_line_is_expanded_according_to_its_choices() -> None:
     assert all(number % 2 for number in pairs)
     assert grammar.expand("ZADD y (<bit> [<field>", draw).words[2] in {b"(0", b"(1"}
     assert grammar.expand('EVAL "return 1" 0', draw).words == (b"EVAL", b"return 1", b"0")
+
+
+@pytest.mark.parametrize(
+    ("theme", "adding", "asking"),
+    [
+        ("lists", {"RPUSH", "LPUSH", "LSET"}, "LREM"),
+        ("hashes", {"HSET", "HMSET"}, "HDEL"),
+        ("sorted", {"ZADD"}, "ZREM"),
+    ],
+)
+def test_commands_usually_ask_for_what_a_value_contains(theme: str, adding: set[str], asking: str) -> None:
+    hits = []
+    for seed in range(300):
+        added: set[bytes] = set()
+        for one in generate.generate(random.Random(seed), [theme]):
+            if one.name in adding:
+                added |= {*one.words[2:]}
+            elif one.name == asking and added:
+                hits.append(one.words[-1] in added)
+    assert len(hits) > 100
+    assert 0.5 < sum(hits) / len(hits) < 0.95
+
+
+def test_most_streams_begin_with_values_and_some_do_not() -> None:
+    lists = grammar.grammar().themes["lists"]
+    begun = [grammar.expand(line, Draw(random.Random(1))).name for line in lists.fills]
+    streams = [generate.generate(random.Random(seed), ["lists"]) for seed in range(200)]
+    first = [next(one.name for one in stream if one.name not in {"CONFIG", "HELLO"}) in begun for stream in streams]
+    assert 0.6 < sum(first) / len(first) < 0.95
+
+
+def test_several_words_fill_a_value() -> None:
+    draw = Draw(random.Random(1))
+    numbers = {len(grammar.expand("SADD e <narrow>++", draw).words) - 2 for _ in range(200)}
+    assert min(numbers) == 3
+    assert max(numbers) == 11
+
+
+def test_the_integers_of_a_stream_fit_one_of_the_widths_of_encodings() -> None:
+    for seed in range(40):
+        draw = Draw(random.Random(seed))
+        values = [int(draw.word("narrow")) for _ in range(200)]
+        bits = max(max(value, ~value).bit_length() for value in values)
+        assert bits in {7, 15, 31, 63}
+        assert {-(1 << bits), (1 << bits) - 1} <= set(values)
+
+
+def test_a_release_is_not_sent_what_it_lacks() -> None:
+    names = {one.partition(" ")[0].lower() for line in grammar.all_lines() for one in line.partition(" ")[0].split("|")}
+    known = Abilities(commands=tuple(names - {"vadd", "vsim", "hexpire", "lpos"} | {"config|get", "config|set"}))
+    themes = grammar.of_release(known).themes
+    every = grammar.grammar().themes
+    assert [line for line in every["lists"].commands if line not in themes["lists"].commands] == [
+        line for line in every["lists"].commands if line.startswith("LPOS")
+    ]
+    assert not any("RESETSTAT" in line for line in themes["server"].commands)
+    lacking = Abilities(commands=tuple(name for name in names if not name.startswith("v")))
+    assert set(every) - set(grammar.of_release(lacking).themes) == {"vectors"}
+    # Nobody asked this one.
+    assert grammar.of_release(Abilities()).themes == every
+    sent = {
+        one.name for seed in range(300) for one in generate.generate(random.Random(seed), (), grammar.of_release(known))
+    }
+    assert "LPOS" not in sent
+    assert "LPUSH" in sent
 
 
 def test_integers_are_near_every_limit_of_a_word() -> None:
