@@ -37,6 +37,7 @@ from suites.fuzz.emptying import SELDOM, Emptying, awaits_time, undoing
 from suites.fuzz.failure import Failure, mistaken, native_gone
 from suites.fuzz.model import UNPREDICTED, Model
 from suites.fuzz.session import FAILURES, FuzzSession
+from suites.fuzz.stored_data import LARGEST_PAYLOAD_BYTES, stored
 from suites.fuzz.survival import KEYS, REFUSED
 from suites.fuzz.values import INTEGERS, Draw
 from tests.support import cells, fakes
@@ -225,9 +226,14 @@ def test_mutations_are_streams_that_can_be_sent(seed: int) -> None:
         ("@2 XREAD BLOCK 0 STREAMS x $", True),
         ("@2 WAIT 1 0", False),
         ("INCRBY k 9223372036854775807", True),
+        ("COMMAND LIST", False),
+        ("command docs", False),
+        ("COMMAND DOCS GET", True),
     ],
 )
-def test_commands_that_take_hundreds_of_megabytes_or_depend_on_the_clock_are_not_sent(line: str, sane: bool) -> None:
+def test_commands_that_take_hundreds_of_megabytes_or_depend_on_the_clock_or_on_chance_are_not_sent(
+    line: str, sane: bool
+) -> None:
     assert mutate.is_sane(from_text(line)[0]) is sane
 
 
@@ -383,6 +389,47 @@ def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     assert corpus.Corpus(None).offer(from_text("GET k"), {1})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_committed_streams_of_several_clients_wait_while_new_streams_have_one() -> None:
+    every = [read_stream(path) for path in sorted(corpus.COMMITTED.glob("*.stream"))]
+    kept = corpus.Corpus(None)
+    first = [stream for stream in iter(lambda: kept.next_old(alone=True), None) if stream is not None]
+    rest = [stream for stream in iter(kept.next_old, None) if stream is not None]
+    assert first == [stream for stream in every if clients_of(stream) == 1]
+    assert rest == [stream for stream in every if clients_of(stream) > 1]
+    assert rest
+
+
+class _Stored(NamedTuple):
+    """The control connection of a server with one key, which answers TYPE, OBJECT ENCODING and DUMP."""
+
+    kind: bytes
+    encoding: bytes
+    payload: bytes = b"a payload"
+
+    def ask(self, _: bytes, count: int) -> list[Reply]:
+        return [self.kind, self.encoding, self.payload][:count]
+
+
+@pytest.mark.parametrize(
+    ("key", "answers", "names"),
+    [
+        (b"h", _Stored(b"hash", b"listpack"), ["OBJECT", "HGETALL", "DUMP", "RESTORE", "HGETALL"]),
+        (b"h", _Stored(b"hash", b"hashtable"), ["OBJECT", "HGETALL", "RESTORE", "HGETALL"]),
+        (b"z", _Stored(b"zset", b"skiplist"), ["OBJECT", "ZRANGE", "RESTORE", "ZRANGE"]),
+        (b"x", _Stored(b"stream", b"stream"), ["OBJECT", "XRANGE", "RESTORE", "XRANGE"]),
+        (b"s", _Stored(b"string", b"raw", bytes(LARGEST_PAYLOAD_BYTES)), ["OBJECT", "GET", "DUMP"]),
+        (b"v", _Stored(b"vectorset", b"hnsw"), ["OBJECT"]),
+        (b"i", _Stored(b"hash", b"listpackex"), ["OBJECT", "HGETALL"]),
+    ],
+)
+def test_every_payload_of_the_native_build_is_restored_unless_chance_or_time_decides(
+    key: bytes, answers: _Stored, names: list[str]
+) -> None:
+    read = stored(answers, [key])  # type: ignore[arg-type]
+    assert [one.name for one in read] == names
+    assert all(one.words[3] == answers.payload for one in read if one.name == "RESTORE")
 
 
 def test_every_committed_stream_can_be_read() -> None:
