@@ -117,7 +117,7 @@ def _parts(line: str) -> tuple[_Part, ...]:
     parts = []
     for part in _template(line):
         if repeated := _REPEATED.fullmatch(part):
-            times = "++" if repeated[2] == "++" else "+"
+            times: Literal["+", "++"] = "++" if repeated[2] == "++" else "+"
             parts.append(_Part(kinds=tuple(_KIND.findall(repeated[1])), repeated=times))
         elif kind := _KIND.search(part):
             before, after = part[: kind.start()].encode(), part[kind.end() :].encode()

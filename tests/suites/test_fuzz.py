@@ -409,7 +409,8 @@ class _Stored(NamedTuple):
     payload: bytes = b"a payload"
 
     def ask(self, _: bytes, count: int) -> list[Reply]:
-        return [self.kind, self.encoding, self.payload][:count]
+        answers: list[Reply] = [self.kind, self.encoding, self.payload]
+        return answers[:count]
 
 
 @pytest.mark.parametrize(
