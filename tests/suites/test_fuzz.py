@@ -39,6 +39,7 @@ from suites.fuzz.model import UNPREDICTED, Model
 from suites.fuzz.session import FAILURES, FuzzSession
 from suites.fuzz.stored_data import LARGEST_PAYLOAD_BYTES, stored
 from suites.fuzz.survival import KEYS, REFUSED
+from suites.fuzz.turns import Turns
 from suites.fuzz.values import INTEGERS, Draw
 from tests.support import cells, fakes
 from tests.unit.record.test_recording_proxy import RecordedServer
@@ -136,6 +137,23 @@ def test_most_streams_begin_with_values_and_some_do_not() -> None:
     streams = [generate.generate(random.Random(seed), ["lists"]) for seed in range(200)]
     first = [next(one.name for one in stream if one.name not in {"CONFIG", "HELLO"}) in begun for stream in streams]
     assert 0.6 < sum(first) / len(first) < 0.95
+
+
+def test_everything_comes_once_before_anything_comes_again() -> None:
+    turns, dice = Turns(), random.Random(1)
+    rounds = [[turns.next("group", range(20), dice) for _ in range(20)] for _ in range(3)]
+    assert all(sorted(each) == list(range(20)) for each in rounds)
+    assert rounds[0] != rounds[1]
+
+
+def test_each_place_of_the_grammar_soon_has_every_boundary_value_and_each_theme_every_line() -> None:
+    turns, dice = Turns(), random.Random(1)
+    lines = [f"INCRBY s{number} <int>" for number in range(3)]
+    drawn = {line: {int(grammar.expand(line, Draw(dice, turns)).words[2]) for _ in range(220)} for line in lines}
+    assert all(found >= set(INTEGERS) for found in drawn.values())
+    theme = grammar.grammar().themes["bits"]
+    once = [generate.one_of(theme, Draw(dice, turns)).name for _ in theme.commands]
+    assert sorted(once) == sorted(grammar.expand(line, Draw(dice)).name for line in theme.commands)
 
 
 def test_several_words_fill_a_value() -> None:

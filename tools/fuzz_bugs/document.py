@@ -14,7 +14,7 @@ from harness.core.strict_toml import ROOT
 from harness.report.markdown_table import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 STORED = ROOT / "measurements" / "fuzz-bugs.json"
@@ -165,29 +165,31 @@ def summary_rows(document: BugRaces | None = None, before: str = "", now: str = 
     if not order:
         return ["Nothing was measured yet."]
     before, now = before or order[0], now or order[-1]
-    rows = []
-    for one in document.lists:
-        built = [bug for bug in one.bugs if not bug.state]
-        screened = {bug.name: [each.found for each in document.races if _is_screening(each, bug)] for bug in built}
-        at_once = sum(bool(races) and all(each.at_once for each in races) for races in screened.values())
-        pairs = compared(document, one.name, before, now)
-        if not pairs:
-            continue
-        shares = [each.now / each.before for each in pairs]
-        rows.append(
-            (
-                one.name,
-                len(built),
-                at_once,
-                len(built) - at_once - sum(is_raced(document, bug) for bug in built),
-                len(pairs),
-                *(sum(each < document.limit_seconds for each in side) for side in _sides(pairs)),
-                *(f"{statistics.median(side):.2f} s" for side in _sides(pairs)),
-                f"{statistics.median(shares):.2f}",
-            )
-        )
+    rows = [_summary(document, [one], before, now) for one in document.lists]
+    if len(rows) > 1:
+        rows.append(_summary(document, document.lists, before, now))
     heads = ["list", "bugs", "shown by the first streams", "not reached", "raced", "found before", "found now"]
     return table([*heads, "median before", "median now", "median of the ratios"], rows, numbers_from=1)
+
+
+def _summary(document: BugRaces, lists: Sequence[BugList], before: str, now: str) -> list[object]:
+    """The row of some lists."""
+    bugs = [bug for one in lists for bug in one.bugs]
+    races = [[each.found for each in document.races if _is_screening(each, bug)] for bug in bugs]
+    screened = [found for found in races if found]
+    pairs = [pair for one in lists for pair in compared(document, one.name, before, now)]
+    row: list[object] = [
+        lists[0].name if len(lists) == 1 else "all",
+        len(screened),
+        sum(all(each.at_once for each in found) for found in screened),
+        sum(not any(each.shown for each in found) for found in screened),
+        len(pairs),
+    ]
+    if not pairs:
+        return [*row, *[""] * 5]
+    row += [sum(each < document.limit_seconds for each in side) for side in _sides(pairs)]
+    row += [f"{statistics.median(side):.2f} s" for side in _sides(pairs)]
+    return [*row, f"{statistics.median(each.now / each.before for each in pairs):.2f}"]
 
 
 def _is_screening(race: Race, bug: Bug) -> bool:
