@@ -419,7 +419,7 @@ def test_committed_streams_of_several_clients_wait_while_new_streams_have_one() 
     assert rest
 
 
-class _Stored(NamedTuple):
+class _OneKey(NamedTuple):
     """The control connection of a server with one key, which answers TYPE, OBJECT ENCODING and DUMP."""
 
     kind: bytes
@@ -434,17 +434,17 @@ class _Stored(NamedTuple):
 @pytest.mark.parametrize(
     ("key", "answers", "names"),
     [
-        (b"h", _Stored(b"hash", b"listpack"), ["OBJECT", "HGETALL", "DUMP", "RESTORE", "HGETALL"]),
-        (b"h", _Stored(b"hash", b"hashtable"), ["OBJECT", "HGETALL", "RESTORE", "HGETALL"]),
-        (b"z", _Stored(b"zset", b"skiplist"), ["OBJECT", "ZRANGE", "RESTORE", "ZRANGE"]),
-        (b"x", _Stored(b"stream", b"stream"), ["OBJECT", "XRANGE", "RESTORE", "XRANGE"]),
-        (b"s", _Stored(b"string", b"raw", bytes(LARGEST_PAYLOAD_BYTES)), ["OBJECT", "GET", "DUMP"]),
-        (b"v", _Stored(b"vectorset", b"hnsw"), ["OBJECT"]),
-        (b"i", _Stored(b"hash", b"listpackex"), ["OBJECT", "HGETALL"]),
+        (b"h", _OneKey(b"hash", b"listpack"), ["OBJECT", "HGETALL", "DUMP", "RESTORE", "HGETALL"]),
+        (b"h", _OneKey(b"hash", b"hashtable"), ["OBJECT", "HGETALL", "RESTORE", "HGETALL"]),
+        (b"z", _OneKey(b"zset", b"skiplist"), ["OBJECT", "ZRANGE", "RESTORE", "ZRANGE"]),
+        (b"x", _OneKey(b"stream", b"stream"), ["OBJECT", "XRANGE", "RESTORE", "XRANGE"]),
+        (b"s", _OneKey(b"string", b"raw", bytes(LARGEST_PAYLOAD_BYTES)), ["OBJECT", "GET", "DUMP"]),
+        (b"v", _OneKey(b"vectorset", b"hnsw"), ["OBJECT"]),
+        (b"i", _OneKey(b"hash", b"listpackex"), ["OBJECT", "HGETALL"]),
     ],
 )
 def test_every_payload_of_the_native_build_is_restored_unless_chance_or_time_decides(
-    key: bytes, answers: _Stored, names: list[str]
+    key: bytes, answers: _OneKey, names: list[str]
 ) -> None:
     read = stored(answers, [key])  # type: ignore[arg-type]
     assert [one.name for one in read] == names
