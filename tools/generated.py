@@ -3,12 +3,12 @@ compares them.
 
 README.md's required targets; docs/support.md's tables of targets and servers; docs/reference.md's table of commands
 that the fuzzer does not send; docs/cli.md, from the command line; docs/toml.md, from the nouns that TOML files are read
-into; docs/BOARDS.md and its charts, from measurements/boards.json; docs/BENCH.md, from measurements/bench.json;
-docs/ENCODINGS.md, from measurements/encodings.json; docs/FOUND.md and a table of docs/howto/upstream-ci.md, from
-docs/found/*.toml and measurements/found.json; docs/RECALL.md, from measurements/recall; docs/MATRIX.md, from
-measurements/matrix.json; docs/TREES.md, from measurements/trees.toml and measurements/trees.json; a table of
-docs/TESTS.md, from measurements/harness-mutants.json; the schemas of measurements/, and its table of files, from
-tools/stored_data.py.
+into; docs/BOARDS.md and its charts, from measurements/boards.json; docs/BENCH.md, from measurements/bench.json and
+measurements/fuzz-bugs.json; docs/ENCODINGS.md, from measurements/encodings.json; docs/FOUND.md and a table of
+docs/howto/upstream-ci.md, from docs/found/*.toml and measurements/found.json; docs/RECALL.md, from measurements/recall;
+docs/MATRIX.md, from measurements/matrix.json; docs/TREES.md, from measurements/trees.toml and measurements/trees.json;
+a table of docs/TESTS.md, from measurements/harness-mutants.json; the schemas of measurements/, and its table of files,
+from tools/stored_data.py.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ from suites.moduleapi.test_census import UncalledList
 from suites.upstream import table as upstream
 from suites.visible import table as visible
 from tools import boards, bugs, encodings, goals, recall, stored_data, sweeps
+from tools.fuzz_bugs import document as fuzz_bugs
 from tools.harness_mutants import document as harness_mutants
 from tools.matrix import page as matrix_page
 from tools.survey import document as survey
@@ -341,7 +342,7 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
     TREES: lambda: with_tables(TREES, trees_page.tables()),
     PROGRAMS: lambda: with_tables(PROGRAMS, _survey_tables("survey", "packages", "untried")),
     THREADS: lambda: with_tables(THREADS, _survey_tables("threads")),
-    BENCH: lambda: with_tables(BENCH, {"goals": goals.current_rows}),
+    BENCH: lambda: with_tables(BENCH, {"goals": goals.current_rows, "bugs": fuzz_bugs.summary_rows}),
     ROOT / "docs" / "boards-set.svg": boards.set_chart,
     ROOT / "docs" / "boards-key.svg": boards.memory_chart,
     ROOT / "docs" / "cli.md": command_line,

@@ -14,6 +14,7 @@ from harness.report.markdown_table import table
 from harness.report.schema import field_docstrings
 from harness.workflows.mutation_testing.recall.document import RecallDocument
 from tools import boards, bugs, encodings, goals, sweeps
+from tools.fuzz_bugs.document import BugRaces
 from tools.harness_mutants.document import MutantsDocument
 from tools.matrix.document import Matrix
 from tools.survey.document import Answers, PackageList
@@ -80,6 +81,13 @@ MUTATE = "[`plumb mutate --generate --sample`](../docs/RECALL.md#add-a-sample)"
 BY_HAND = "by hand: [its keys](../docs/toml.md)"
 DATA = (
     StoredData("bench.json", "How fast Plumbline answers", "`python -m tools.goals`", "BENCH.md", list[goals.Measured]),
+    StoredData(
+        "fuzz-bugs.json",
+        "How soon the fuzzer shows bugs",
+        "`python -m tools.fuzz_bugs`",
+        "BENCH.md",
+        BugRaces,
+    ),
     StoredData("boards.json", "What servers cost", "`python -m tools.boards`", "BOARDS.md", boards.StoredCosts),
     StoredData(
         "encodings.json",

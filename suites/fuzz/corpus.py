@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import UsageError
 from harness.protocol.allowed_differences import is_free
-from harness.protocol.command_stream import read_stream, text_of
+from harness.protocol.command_stream import clients_of, read_stream, text_of
 from harness.record import corpus_folder
 
 if TYPE_CHECKING:
@@ -72,11 +72,15 @@ class Corpus:
             self._waiting = [*sorted(COMMITTED.glob("*.stream")), *kept]
         return self._waiting
 
-    def next_old(self) -> Stream | None:
-        """The next stream to replay: committed ones first, then failed ones, then those not yet tried on this build."""
+    def next_old(self, *, alone: bool = False) -> Stream | None:
+        """The next stream to replay: committed ones first, then failed ones, then those not yet tried on this build.
+
+        `alone`: committed streams of several clients, which cost more than others, are left for later.
+        """
         waiting = self._to_replay()
-        while waiting:
-            path = waiting.pop(0)
+        later = [path for path in waiting if alone and path.parent == COMMITTED and clients_of(read_stream(path)) > 1]
+        for path in [path for path in waiting if path not in later]:
+            waiting.remove(path)
             if path.parent != self._folder:
                 return read_stream(path)
             if (stream := _stream_in(path)) is not None:

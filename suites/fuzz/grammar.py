@@ -7,9 +7,9 @@ from __future__ import annotations
 import fnmatch
 import itertools
 import re
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Set as AbstractSet
 
+    from harness.core.model import Abilities
+
 GRAMMAR = Path(__file__).with_name("grammar.toml")
 
 
@@ -30,6 +32,8 @@ class Theme(Record, frozen=True):
 
     commands: list[str]
     thresholds: list[str]
+    fills: list[str] = msgspec.field(default_factory=list)
+    """Commands with which a stream begins, so that its keys have values."""
     begins: list[str] = msgspec.field(default_factory=list)
     """Commands that a second client sends first."""
     second: list[str] = msgspec.field(default_factory=list)
@@ -57,9 +61,38 @@ def grammar() -> Grammar:
     return read_toml(GRAMMAR, Grammar)
 
 
+LEAST_KNOWN = 0.5
+"""Share of a theme's lines that a release must know. Other themes have the rest of such a theme's commands, too."""
+
+
+@lru_cache(maxsize=16)
+def of_release(abilities: Abilities) -> Grammar:
+    """The grammar without the lines whose command a release lacks, and without the themes that consist of them.
+
+    Both servers refuse such a command alike, which `test_refusals` tests.
+    """
+    themes = {}
+    for name, theme in grammar().themes.items():
+        commands, fills = (
+            [line for line in lines if _is_known(line, abilities)] for lines in (theme.commands, theme.fills)
+        )
+        if len(commands) >= LEAST_KNOWN * len(theme.commands):
+            second = [line for line in theme.second if _is_known(line, abilities)]
+            themes[name] = msgspec.structs.replace(theme, commands=commands, fills=fills, second=second)
+    return msgspec.structs.replace(grammar(), themes=themes)
+
+
+def _is_known(line: str, abilities: Abilities) -> bool:
+    """Whether a release has one of the commands of a line."""
+    names, sub = (part.lower().split("|") for part in (*_template(line), "")[:2])
+    return any(
+        not abilities.lacks([f"command {name}|{one}" if one else f"command {name}"]) for name in names for one in sub
+    )
+
+
 _KIND = re.compile(r"<(\w+)>")
 _ALTERNATIVES = re.compile(r"[^|\s]+(\|[^|\s]+)+")
-_REPEATED = re.compile(r"(<\w+>(?:,<\w+>)*)\+")
+_REPEATED = re.compile(r"(<\w+>(?:,<\w+>)*)(\+\+?)")
 
 
 @cache
@@ -75,7 +108,8 @@ class _Part(NamedTuple):
     before: bytes = b""
     """Text before a drawn word; `after` follows it."""
     after: bytes = b""
-    is_repeated: bool = False
+    repeated: Literal["", "+", "++"] = ""
+    """Whether the kinds are drawn once or more often, or several times."""
 
 
 @cache
@@ -83,7 +117,8 @@ def _parts(line: str) -> tuple[_Part, ...]:
     parts = []
     for part in _template(line):
         if repeated := _REPEATED.fullmatch(part):
-            parts.append(_Part(kinds=tuple(_KIND.findall(repeated[1])), is_repeated=True))
+            times: Literal["+", "++"] = "++" if repeated[2] == "++" else "+"
+            parts.append(_Part(kinds=tuple(_KIND.findall(repeated[1])), repeated=times))
         elif kind := _KIND.search(part):
             before, after = part[: kind.start()].encode(), part[kind.end() :].encode()
             parts.append(_Part(kinds=(kind[1],), before=before, after=after))
@@ -97,13 +132,15 @@ def _parts(line: str) -> tuple[_Part, ...]:
 def expand(line: str, draw: Draw, *, client: int = 0) -> Command:
     """A command of that client: one line of the grammar with its choices drawn. Raises KeyError for an unknown kind."""
     words: list[bytes] = []
-    for choices, kinds, before, after, is_repeated in _parts(line):
-        if is_repeated:
-            words += [draw.word(kind) for _ in range(_how_many(draw.random)) for kind in kinds]
+    for number, (choices, kinds, before, after, repeated) in enumerate(_parts(line)):
+        draw.place = line, number
+        if repeated:
+            times = _how_many(draw.random) if repeated == "+" else _several(draw.random)
+            words += [draw.word(kind) for _ in range(times) for kind in kinds]
         elif kinds:
             words.append(before + draw.word(kinds[0]) + after)
         else:
-            words.append(choices[0] if len(choices) == 1 else draw.random.choice(choices))
+            words.append(choices[0] if len(choices) == 1 else draw.choice(choices))
     return Command(words=tuple(words), client=client)
 
 
@@ -111,6 +148,11 @@ def _how_many(random: random.Random) -> int:
     """Usually a small number; sometimes one beyond the default limits of compact encodings (128)."""
     chance = random.random()
     return random.randrange(1, 5) if chance < 0.85 else random.randrange(5, 40) if chance < 0.98 else 140
+
+
+def _several(random: random.Random) -> int:
+    """Enough to fill a value, within the default limits of compact encodings."""
+    return random.randrange(3, 12)
 
 
 @cache
@@ -136,7 +178,8 @@ def unknown_kinds() -> set[str]:
 
 def all_lines() -> list[str]:
     """Every line of the grammar, of both clients."""
-    return [line for theme in grammar().themes.values() for line in (*theme.commands, *theme.begins, *theme.second)]
+    themes = grammar().themes.values()
+    return [line for theme in themes for line in (*theme.fills, *theme.commands, *theme.begins, *theme.second)]
 
 
 def sent(known: AbstractSet[str]) -> set[str]:

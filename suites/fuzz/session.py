@@ -21,6 +21,7 @@ from harness.run.server_process import StartError
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.attempt import attempt
 from suites.fuzz.corpus import FOUND, Corpus, shapes
+from suites.fuzz.grammar import of_release
 from suites.fuzz.guide import Guide
 from suites.fuzz.survival import DIED, KEYS, shout, taken
 
@@ -103,7 +104,8 @@ class FuzzSession:
         self._learns = learns
         build = self.cell.build.key if self.cell.build is not None else ""
         self.corpus = Corpus(self.cell.corpus if learns else None, f"{build} {self._features}")
-        self.guide = Guide(self.random, self.corpus.streams, themes=self.cell.coverage)
+        known = of_release(self.cell.abilities)
+        self.guide = Guide(self.random, self.corpus.streams, themes=self.cell.coverage, known=known)
 
     @property
     def _features(self) -> str:
@@ -130,6 +132,10 @@ class FuzzSession:
     def has_enough_failures(self) -> bool:
         """Whether further failures would show nothing new."""
         return self.failures >= FAILURES[self.cell.tier] or self._hangs >= HANGS
+
+    def next_stream(self) -> Stream:
+        """The next stream of a session that learns: an earlier one, or one that the guide makes."""
+        return self.corpus.next_old(alone=self.guide.opens_alone) or self.guide.next()
 
     def example(self, stream: Stream) -> list[Reply]:
         """Run one stream and return its replies. Shrink a failure of a new kind, and record both streams' evidence."""

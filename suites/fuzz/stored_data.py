@@ -1,4 +1,4 @@
-"""The commands that read all data that a stream has stored, and copy some of it."""
+"""The commands that read all data that a stream has stored, and copy most of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 LARGEST_PAYLOAD_BYTES = 5000
 """Size limit of the payloads that RESTORE copies into a new key."""
 LIST_KEYS = Client.pack([("KEYS", "*")])
-_CHANCY = (b"stream", b"vectorset")
 _FADING = KEY_LETTERS["fading"].encode()
 _OF_DATABASES = frozenset({"COPY", "MOVE", "SELECT", "SWAPDB"})
 """Commands that streams use for keys of the second database."""
@@ -32,7 +31,7 @@ def listing(stream: Stream) -> Stream:
 
 
 def stored(oracle: ControlConnection, listed: Reply) -> Stream:
-    """Commands that read all data stored by the native build, and copy some of it into new keys with RESTORE.
+    """Commands that read all data stored by the native build, and copy most of it into new keys with RESTORE.
 
     `listed`: the native build's keys, if they are known.
     """
@@ -45,30 +44,34 @@ def stored(oracle: ControlConnection, listed: Reply) -> Stream:
     answers = oracle.ask(Client.pack(questions), len(questions))
     for key, kind, encoding, payload in zip(keys, answers[::3], answers[1::3], answers[2::3], strict=True):
         commands += [Command(words=(b"OBJECT", b"ENCODING", key)), *reading(kind, key)]
-        if isinstance(payload, bytes) and _is_reproducible(key, kind, encoding):
-            commands += _dumped(key, kind, payload)
+        if not isinstance(payload, bytes) or not _is_lasting(key, kind):
+            continue
+        if _is_reproducible(kind, encoding):
+            commands.append(Command(words=(b"DUMP", key)))
+        if len(payload) < LARGEST_PAYLOAD_BYTES:
+            commands += _restored(key, kind, payload)
     return tuple(commands)
 
 
-def _is_reproducible(key: bytes, kind: Reply, encoding: Reply) -> bool:
+def _is_lasting(key: bytes, kind: Reply) -> bool:
+    """Whether every server reads the same from the same payload, whenever it does."""
+    # A vector set's levels are random. The fields of a fading key expire relative to now.
+    return kind != b"vectorset" and not key.startswith(_FADING)
+
+
+def _is_reproducible(kind: Reply, encoding: Reply) -> bool:
     """Whether every server with the same value dumps the same bytes."""
-    # A hash table's order differs from run to run, as a skip list's did until Redis 4; a stream's groups contain
-    # times, a vector set random levels.
-    if encoding in {b"hashtable", b"skiplist"} or kind in _CHANCY:
-        return False
-    # The fields of such a key expire relative to now.
-    return not key.startswith(_FADING)
+    # A hash table's order differs from run to run, as a skip list's did until Redis 4; a stream's groups contain times.
+    return kind != b"stream" and encoding not in {b"hashtable", b"skiplist"}
 
 
-def _dumped(key: bytes, kind: Reply, payload: bytes) -> Stream:
-    """The commands that read a key's payload and, unless the payload is large, copy it into a new key and read that
-    key.
+def _restored(key: bytes, kind: Reply, payload: bytes) -> Stream:
+    """The commands that copy a payload of the native build into a new key, and read that key.
+
+    So each server also loads what a little-endian machine of 64 bits has written, in every encoding.
     """
-    dump = Command(words=(b"DUMP", key))
-    if len(payload) >= LARGEST_PAYLOAD_BYTES:
-        return (dump,)
     copy = b"restored:" + key
-    return (dump, Command(words=(b"RESTORE", copy, b"0", payload)), *reading(kind, copy))
+    return (Command(words=(b"RESTORE", copy, b"0", payload)), *reading(kind, copy))
 
 
 _READERS: dict[Hashable, tuple[bytes, tuple[bytes, ...]]] = {

@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 def test_streams(cell_run: CellSession, emptying: Emptying) -> None:
     session = FuzzSession(cell_run, emptying, name="streams", share=0.75, learns=True)
     while session.more():
-        session.example(session.corpus.next_old() or session.guide.next())
+        session.example(session.next_stream())
     session.conclude()

@@ -10,7 +10,9 @@ from suites._shared.paired_servers import EDGE_LENGTHS, HEADER_LENGTHS
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Sequence
+
+    from suites.fuzz.turns import Choice, Turns
 
 # Around the limits of integer encodings: 7 and 13 bits in listpacks, 4 in ziplists, 16, 24, 32 and 64 in both.
 _BITS = (3, 7, 8, 12, 13, 15, 16, 23, 24, 31, 32, 53, 62, 63)
@@ -59,6 +61,8 @@ _ELEMENT_LENGTHS = (
 )
 _LONG_ELEMENTS = (4094, 4095, 4096, 16383, 16384)
 _KEY_LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 23, 24, 27, 31, 32, 33, 44, 45, 63, 64, 65, 255, 256)
+_WIDTHS = (7, 15, 15, 31, 31, 63)
+"""Bits of integers, without the sign, that fit an encoding."""
 _FILLERS = (b"\x00", b"\xff", b"a", b"\x80", b"ab", b"\r\n")
 # The first letter of a key names the kind of its value.
 KEY_LETTERS = {
@@ -92,22 +96,56 @@ _LIBRARY_CODE = b"#!lua name=f\nredis.register_function('put', function(keys, ar
 _LIBRARY = sealed(b"\xf5\x40" + bytes([len(_LIBRARY_CODE)]) + _LIBRARY_CODE + b"\x0a\x00" + bytes(8))
 
 
+_REMEMBERED = {
+    "element": "member",
+    "int": "member",
+    "narrow": "member",
+    "field": "known",
+    "id": "entry",
+    "score": "score",
+}
+"""Kind -> the kind of the words that repeat it."""
+_AGAIN = 0.75
+"""Share of the words for what a value contains that were drawn before: few commands would find anything otherwise."""
+
+
 class Draw:
     """Draws the words of one stream, so that all its commands use the same keys, fields and ids."""
 
-    def __init__(self, random: random.Random) -> None:
+    def __init__(self, random: random.Random, turns: Turns | None = None) -> None:
+        """`turns`: those of the session; without them, the draws are independent of other streams."""
         self.random = random
+        self.turns = turns
+        self.place: Hashable = None
+        """The place in the grammar of the word that is drawn: what is drawn for each place takes turns."""
         self._identity = random.choice((1, 1, 1, 1 << 31, 1 << 32, (1 << 63) - 40))
         self._tail = random.choice(("a", "key:", "\x00", "K"))
         lengths = random.choices(_KEY_LENGTHS[:-2], k=3)
         # Occasionally a key is so long that its header grows.
         self._keys = [*lengths, random.choice(_KEY_LENGTHS)]
+        self._bits = random.choice(_WIDTHS)
+        self.drawn: dict[str, list[bytes]] = {}
+        """The words that were drawn before, by the kind of those that repeat them."""
+
+    def choice(self, choices: Sequence[Choice]) -> Choice:
+        """One of the choices for the present place."""
+        if self.turns is None:
+            return self.random.choice(choices)
+        return self.turns.next((self.place, len(choices)), choices, self.random)
 
     def word(self, kind: str) -> bytes:
         """A word of a kind that the grammar names. Raises KeyError for an unknown kind."""
         if kind in KEY_LETTERS:
             return self.key(kind)
-        return KINDS[kind](self)
+        word = KINDS[kind](self)
+        if kind in _REMEMBERED:
+            self.drawn.setdefault(_REMEMBERED[kind], []).append(word)
+        return word
+
+    def again(self, kind: str, fresh: Callable[[Draw], bytes], share: float = _AGAIN) -> bytes:
+        """Usually a word that was drawn before, and otherwise a fresh one."""
+        drawn = self.drawn.get(kind)
+        return self.random.choice(drawn) if drawn and self.random.random() < share else fresh(self)
 
     def key(self, kind: str) -> bytes:
         """One of the stream's few keys, which share prefixes. One in thirty has another kind, for WRONGTYPE."""
@@ -129,11 +167,11 @@ class Draw:
         if chance < 0.1:
             return self.integer()
         lengths = HEADER_LENGTHS[:3] if chance < 0.2 else HEADER_LENGTHS[3:] if chance > 0.995 else EDGE_LENGTHS
-        return self.text(self.random.choice(lengths))
+        return self.text(self.choice(lengths))
 
     def sparse(self) -> bytes:
         """Equal bytes, except for one with a different bit."""
-        text = bytearray(self.random.choice((b"\x00", b"\xff")) * self.random.choice(EDGE_LENGTHS))
+        text = bytearray(self.random.choice((b"\x00", b"\xff")) * self.choice(EDGE_LENGTHS))
         if text:
             text[self.random.randrange(len(text))] ^= 1 << self.random.randrange(8)
         return bytes(text)
@@ -145,7 +183,7 @@ class Draw:
             return self.integer()
         if chance < 0.6:
             return self.field()
-        return self.text(self.random.choice(_LONG_ELEMENTS if chance > 0.99 else _ELEMENT_LENGTHS))
+        return self.text(self.choice(_LONG_ELEMENTS if chance > 0.99 else _ELEMENT_LENGTHS))
 
     def field(self) -> bytes:
         """One of about a dozen names with a common prefix."""
@@ -153,26 +191,33 @@ class Draw:
 
     def integer(self) -> bytes:
         """A 64-bit integer near a power of two; half of them are small."""
-        value = self.random.choice(INTEGERS) if self.random.random() < 0.5 else self.random.randrange(-200, 300)
+        value = self.choice(INTEGERS) if self.random.random() < 0.5 else self.random.randrange(-200, 300)
+        return b"%d" % value
+
+    def narrow(self) -> bytes:
+        """An integer of the stream's width: sets of such integers have encodings of different widths."""
+        top = 1 << self._bits
+        edge = self.random.choice((-top, 1 - top, top - 2, top - 1))
+        value = edge if self.random.random() < 0.3 else self.random.randrange(-top, top)
         return b"%d" % value
 
     def number(self) -> bytes:
         """An integer that a double represents exactly."""
-        return b"%d" % self.random.choice(_EXACT_INTEGERS)
+        return b"%d" % self.choice(_EXACT_INTEGERS)
 
     def index(self) -> bytes:
         """A position from the start or the end, rarely far outside, within the range of C's `long` on every target."""
         if self.random.random() < 0.05:
             return b"%d" % self.random.choice((-(1 << 31), (1 << 31) - 1, 65536))
-        return b"%d" % self.random.choice((self.random.randrange(-10, 20), self.random.choice(EDGE_LENGTHS)))
+        return b"%d" % self.random.choice((self.random.randrange(-10, 20), self.choice(EDGE_LENGTHS)))
 
     def offset(self) -> bytes:
         """The offset of a byte in a string, limited so that the string remains short."""
-        return b"%d" % self.random.choice(_OFFSETS)
+        return b"%d" % self.choice(_OFFSETS)
 
     def bit_offset(self) -> bytes:
         """The offset of a bit in a string."""
-        return b"%d" % max(0, self.random.choice(EDGE_LENGTHS) * 8 + self.random.randrange(-8, 9))
+        return b"%d" % max(0, self.choice(EDGE_LENGTHS) * 8 + self.random.randrange(-8, 9))
 
     def bitfield(self) -> bytes:
         """A type of BITFIELD: `i64` is the widest signed one, `u63` the widest unsigned one."""
@@ -183,6 +228,9 @@ class Draw:
     def score(self) -> bytes:
         """A double whose text is the same on every machine."""
         chance = self.random.random()
+        if chance > 0.8 and "score" in self.drawn:
+            # Members with equal scores, and ranges that end at one.
+            return self.random.choice(self.drawn["score"])
         if chance < 0.1:
             return self.random.choice((b"inf", b"-inf", b"0", b"-0", b"1e300", b"9007199254740993", b"2147483648"))
         return self.integer() if chance < 0.4 else self.fraction()
@@ -210,6 +258,10 @@ KINDS: dict[str, Callable[[Draw], bytes]] = {
     "element": Draw.element,
     "field": Draw.field,
     "int": Draw.integer,
+    "narrow": Draw.narrow,
+    "member": lambda draw: draw.again("member", Draw.element),
+    "known": lambda draw: draw.again("known", Draw.field),
+    "entry": lambda draw: draw.again("entry", Draw.identity),
     "number": Draw.number,
     "index": Draw.index,
     "offset": Draw.offset,

@@ -11,6 +11,7 @@ from hiredis import ReplyError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.core.model import Abilities
 from harness.plan.catalog import Catalog
 from harness.protocol.command_stream import (
     Stream,
@@ -36,7 +37,9 @@ from suites.fuzz.emptying import SELDOM, Emptying, awaits_time, undoing
 from suites.fuzz.failure import Failure, mistaken, native_gone
 from suites.fuzz.model import UNPREDICTED, Model
 from suites.fuzz.session import FAILURES, FuzzSession
+from suites.fuzz.stored_data import LARGEST_PAYLOAD_BYTES, stored
 from suites.fuzz.survival import KEYS, REFUSED
+from suites.fuzz.turns import Turns
 from suites.fuzz.values import INTEGERS, Draw
 from tests.support import cells, fakes
 from tests.unit.record.test_recording_proxy import RecordedServer
@@ -107,6 +110,88 @@ def test_a_line_is_expanded_according_to_its_choices() -> None:
     assert grammar.expand('EVAL "return 1" 0', draw).words == (b"EVAL", b"return 1", b"0")
 
 
+@pytest.mark.parametrize(
+    ("theme", "adding", "asking"),
+    [
+        ("lists", {"RPUSH", "LPUSH", "LSET"}, "LREM"),
+        ("hashes", {"HSET", "HMSET"}, "HDEL"),
+        ("sorted", {"ZADD"}, "ZREM"),
+    ],
+)
+def test_commands_usually_ask_for_what_a_value_contains(theme: str, adding: set[str], asking: str) -> None:
+    hits = []
+    for seed in range(300):
+        added: set[bytes] = set()
+        for one in generate.generate(random.Random(seed), [theme]):
+            if one.name in adding:
+                added |= {*one.words[2:]}
+            elif one.name == asking and added:
+                hits.append(one.words[-1] in added)
+    assert len(hits) > 100
+    assert 0.5 < sum(hits) / len(hits) < 0.95
+
+
+def test_most_streams_begin_with_values_and_some_do_not() -> None:
+    lists = grammar.grammar().themes["lists"]
+    begun = [grammar.expand(line, Draw(random.Random(1))).name for line in lists.fills]
+    streams = [generate.generate(random.Random(seed), ["lists"]) for seed in range(200)]
+    first = [next(one.name for one in stream if one.name not in {"CONFIG", "HELLO"}) in begun for stream in streams]
+    assert 0.6 < sum(first) / len(first) < 0.95
+
+
+def test_everything_comes_once_before_anything_comes_again() -> None:
+    turns, dice = Turns(), random.Random(1)
+    rounds = [[turns.next("group", range(20), dice) for _ in range(20)] for _ in range(3)]
+    assert all(sorted(each) == list(range(20)) for each in rounds)
+    assert rounds[0] != rounds[1]
+
+
+def test_each_place_of_the_grammar_soon_has_every_boundary_value_and_each_theme_every_line() -> None:
+    turns, dice = Turns(), random.Random(1)
+    lines = [f"INCRBY s{number} <int>" for number in range(3)]
+    drawn = {line: {int(grammar.expand(line, Draw(dice, turns)).words[2]) for _ in range(220)} for line in lines}
+    assert all(found >= set(INTEGERS) for found in drawn.values())
+    theme = grammar.grammar().themes["bits"]
+    once = [generate.one_of(theme, Draw(dice, turns)).name for _ in theme.commands]
+    assert sorted(once) == sorted(grammar.expand(line, Draw(dice)).name for line in theme.commands)
+
+
+def test_several_words_fill_a_value() -> None:
+    draw = Draw(random.Random(1))
+    numbers = {len(grammar.expand("SADD e <narrow>++", draw).words) - 2 for _ in range(200)}
+    assert min(numbers) == 3
+    assert max(numbers) == 11
+
+
+def test_the_integers_of_a_stream_fit_one_of_the_widths_of_encodings() -> None:
+    for seed in range(40):
+        draw = Draw(random.Random(seed))
+        values = [int(draw.word("narrow")) for _ in range(200)]
+        bits = max(max(value, ~value).bit_length() for value in values)
+        assert bits in {7, 15, 31, 63}
+        assert {-(1 << bits), (1 << bits) - 1} <= set(values)
+
+
+def test_a_release_is_not_sent_what_it_lacks() -> None:
+    names = {one.partition(" ")[0].lower() for line in grammar.all_lines() for one in line.partition(" ")[0].split("|")}
+    known = Abilities(commands=tuple(names - {"vadd", "vsim", "hexpire", "lpos"} | {"config|get", "config|set"}))
+    themes = grammar.of_release(known).themes
+    every = grammar.grammar().themes
+    assert [line for line in every["lists"].commands if line not in themes["lists"].commands] == [
+        line for line in every["lists"].commands if line.startswith("LPOS")
+    ]
+    assert not any("RESETSTAT" in line for line in themes["server"].commands)
+    lacking = Abilities(commands=tuple(name for name in names if not name.startswith("v")))
+    assert set(every) - set(grammar.of_release(lacking).themes) == {"vectors"}
+    # Nobody asked this one.
+    assert grammar.of_release(Abilities()).themes == every
+    sent = {
+        one.name for seed in range(300) for one in generate.generate(random.Random(seed), (), grammar.of_release(known))
+    }
+    assert "LPOS" not in sent
+    assert "LPUSH" in sent
+
+
 def test_integers_are_near_every_limit_of_a_word() -> None:
     for bits in (8, 16, 32):
         assert {(1 << bits) - 1, 1 << bits, (1 << bits - 1) - 1, -(1 << bits - 1), -(1 << bits - 1) - 1} <= set(
@@ -159,9 +244,14 @@ def test_mutations_are_streams_that_can_be_sent(seed: int) -> None:
         ("@2 XREAD BLOCK 0 STREAMS x $", True),
         ("@2 WAIT 1 0", False),
         ("INCRBY k 9223372036854775807", True),
+        ("COMMAND LIST", False),
+        ("command docs", False),
+        ("COMMAND DOCS GET", True),
     ],
 )
-def test_commands_that_take_hundreds_of_megabytes_or_depend_on_the_clock_are_not_sent(line: str, sane: bool) -> None:
+def test_commands_that_take_hundreds_of_megabytes_or_depend_on_the_clock_or_on_chance_are_not_sent(
+    line: str, sane: bool
+) -> None:
     assert mutate.is_sane(from_text(line)[0]) is sane
 
 
@@ -317,6 +407,48 @@ def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     assert corpus.Corpus(None).offer(from_text("GET k"), {1})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_committed_streams_of_several_clients_wait_while_new_streams_have_one() -> None:
+    every = [read_stream(path) for path in sorted(corpus.COMMITTED.glob("*.stream"))]
+    kept = corpus.Corpus(None)
+    first = [stream for stream in iter(lambda: kept.next_old(alone=True), None) if stream is not None]
+    rest = [stream for stream in iter(kept.next_old, None) if stream is not None]
+    assert first == [stream for stream in every if clients_of(stream) == 1]
+    assert rest == [stream for stream in every if clients_of(stream) > 1]
+    assert rest
+
+
+class _OneKey(NamedTuple):
+    """The control connection of a server with one key, which answers TYPE, OBJECT ENCODING and DUMP."""
+
+    kind: bytes
+    encoding: bytes
+    payload: bytes = b"a payload"
+
+    def ask(self, _: bytes, count: int) -> list[Reply]:
+        answers: list[Reply] = [self.kind, self.encoding, self.payload]
+        return answers[:count]
+
+
+@pytest.mark.parametrize(
+    ("key", "answers", "names"),
+    [
+        (b"h", _OneKey(b"hash", b"listpack"), ["OBJECT", "HGETALL", "DUMP", "RESTORE", "HGETALL"]),
+        (b"h", _OneKey(b"hash", b"hashtable"), ["OBJECT", "HGETALL", "RESTORE", "HGETALL"]),
+        (b"z", _OneKey(b"zset", b"skiplist"), ["OBJECT", "ZRANGE", "RESTORE", "ZRANGE"]),
+        (b"x", _OneKey(b"stream", b"stream"), ["OBJECT", "XRANGE", "RESTORE", "XRANGE"]),
+        (b"s", _OneKey(b"string", b"raw", bytes(LARGEST_PAYLOAD_BYTES)), ["OBJECT", "GET", "DUMP"]),
+        (b"v", _OneKey(b"vectorset", b"hnsw"), ["OBJECT"]),
+        (b"i", _OneKey(b"hash", b"listpackex"), ["OBJECT", "HGETALL"]),
+    ],
+)
+def test_every_payload_of_the_native_build_is_restored_unless_chance_or_time_decides(
+    key: bytes, answers: _OneKey, names: list[str]
+) -> None:
+    read = stored(answers, [key])  # type: ignore[arg-type]
+    assert [one.name for one in read] == names
+    assert all(one.words[3] == answers.payload for one in read if one.name == "RESTORE")
 
 
 def test_every_committed_stream_can_be_read() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from harness.protocol.command_stream import from_text
+from harness.protocol.command_stream import clients_of, from_text
 from suites.fuzz.generate import generate
-from suites.fuzz.guide import LEAST_KEPT, Guide, extend
+from suites.fuzz.grammar import grammar
+from suites.fuzz.guide import LEAST_KEPT, OPENING, Guide, extend
 from suites.fuzz.mutate import LONGEST
 
 if TYPE_CHECKING:
@@ -56,6 +57,45 @@ def test_the_productive_theme_is_drawn_most_and_the_others_are_still_drawn() -> 
     evenly = sum(any(one.name.startswith("PF") for one in generate(random.Random(seed))) for seed in range(300))
     assert sum(drawn[900:]) > 2 * evenly
     assert not all(drawn[900:])
+
+
+def test_a_session_begins_with_each_theme_that_stores_values_and_ends_its_opening_with_two_clients() -> None:
+    themes = grammar().themes
+    guide = Guide(random.Random(1), [SOME] * LEAST_KEPT, themes=True)
+    guide.learn(0)
+    drawn = []
+    while guide.opens_alone:
+        drawn.append(guide.next())
+        guide.learn(0)
+    values = OPENING * sum(bool(theme.fills) for theme in themes.values())
+    assert len(drawn) == OPENING * sum(not theme.second for theme in themes.values())
+    assert {clients_of(stream) for stream in drawn} == {1}
+    assert any(one.name == "SADD" for stream in drawn[:values] for one in stream)
+    assert not any(one.name.startswith(("EVAL", "FCALL", "INFO")) for stream in drawn[:values] for one in stream)
+    two = []
+    for _ in range(OPENING * sum(bool(theme.second) for theme in themes.values())):
+        two.append(guide.next())
+        assert guide.way == "generate"
+        guide.learn(0)
+    assert {clients_of(stream) for stream in two} == {2}
+    ways = set()
+    for _ in range(100):
+        guide.next()
+        ways.add(guide.way)
+        guide.learn(0)
+    assert len(ways) > 1
+
+
+def test_streams_of_two_clients_are_continued_less() -> None:
+    costly = from_text("SET k v\n@2 GET k\n")
+    guide = Guide(random.Random(1), [SOME, costly] * LEAST_KEPT, themes=False)
+    guide.learn(0)
+    parents = []
+    for _ in range(600):
+        guide.next()
+        parents += [guide.parent % 2] if guide.parent >= 0 else []
+        guide.learn(1)
+    assert 0.05 < sum(parents) / len(parents) < 0.35
 
 
 def test_of_two_equally_productive_methods_the_one_with_shorter_streams_has_the_higher_payoff() -> None:
