@@ -156,7 +156,7 @@ def test_a_server_whose_folder_vanishes_while_it_starts_is_not_blamed(option: st
     assert guest.ended.how == "stopped", "an exit by itself at its start is a finding"
 
 
-ANSWERING = """#!{python}
+ANSWERING = """#!{python} -SI
 import shutil, socket, sys
 place = sys.argv[sys.argv.index("--unixsocket") + 1]
 listener = socket.socket(socket.AF_UNIX)
@@ -173,7 +173,7 @@ while True:
 
 def test_a_folder_that_vanishes_before_clients_can_connect_is_no_failure_of_a_test(tmp_path: Path) -> None:
     """Regression: the first test failed with FileNotFoundError, which was a wrong result."""
-    fakes.write(tmp_path / "redis-server", ANSWERING.format(python=sys.executable), mode=0o755)
+    fakes.write(tmp_path / "redis-server", ANSWERING.format(python=fakes.PYTHON), mode=0o755)
     spec = cells.spec_of("bitops", tmp_path, fakes.unemulated(Catalog().targets["armv5"]))
     sockets = tmp_path / "s"
     sockets.mkdir()
