@@ -34,7 +34,7 @@ _TSAN = re.compile(r"WARNING: ThreadSanitizer: (?P<what>.+?) \(pid=(?P<pid>\d+)\
 _END = re.compile(r"SUMMARY: ThreadSanitizer: ")
 _ACCESS = re.compile(r"  (?:Previous )?(?:atomic )?(?P<verb>read|write) of size (?P<size>\d+) at ", re.IGNORECASE)
 _FRAME = re.compile(
-    r"    #(?P<number>\d+) (?P<function>.+?) (?P<place>\S+) \((?P<object>[^()]+)\+0x(?P<pc>[0-9a-f]+)\)"
+    r"    #(?P<number>\d+) (?P<function>.+?) (?P<place>/.+?|\S+) \((?P<object>[^()]+)\+0x(?P<pc>[0-9a-f]+)\)"
     r"(?: \(BuildId: \w+\))?"
 )
 _HOLDING = re.compile(r"  Mutex \S+ acquired here while holding mutex \S+ in (?P<thread>.+):")

@@ -146,6 +146,15 @@ def test_of_two_racing_stores_the_place_is_the_same_whichever_came_first() -> No
     ] * 2
 
 
+def test_a_folder_with_spaces_is_no_part_of_a_functions_name() -> None:
+    report = (
+        b"WARNING: ThreadSanitizer: data race (pid=7)\n  Write of size 4 at 0x7b10 by thread T1:\n"
+        b"    #0 f(int, char) /a clone of mine/src/a.c:3 (a server+0x2)\n"
+    )
+    (found,) = reports(report, "tsan")
+    assert [(one.function, one.line) for one in found.frames] == [("f(int, char)", 3)]
+
+
 @pytest.mark.parametrize(("thread", "found"), [(b"main thread", 0), (b"thread T2", 1)])
 def test_mutexes_in_two_orders_are_no_deadlock_if_the_main_thread_alone_holds_two(thread: bytes, found: int) -> None:
     """Valkey's main thread stops its I/O threads by locking a mutex of each, the last one first."""
