@@ -162,11 +162,10 @@ class CellRuns:
 
     def _needless(self, cell: Cell, standing: Sequence[Cell]) -> str:
         """Why a cell need not run; empty if it must. `standing`: the cells that stand for it, and have ended."""
+        others = " and ".join(one.target for one in standing)
         if standing and self._silent.issuperset(standing):
-            others = " and ".join(one.target for one in standing)
             return f"{others} stand for its width, byte order and time_t, and showed nothing new in it"
         if standing and cell.target in self._startless:
-            others = " and ".join(one.target for one in standing)
             return f"no server starts on {cell.target}, as other suites show, and {others} stand for its audit"
         if self._failed_cell and cell.suite != CANARY_SUITE:
             return f"a test of {self._failed_cell} failed before"

@@ -78,11 +78,13 @@ class Corpus:
         `alone`: committed streams of several clients, which cost more than others, are left for later.
         """
         waiting = self._to_replay()
-        later = [path for path in waiting if alone and path.parent == COMMITTED and clients_of(read_stream(path)) > 1]
-        for path in [path for path in waiting if path not in later]:
+        for path in [*waiting]:
+            committed = read_stream(path) if path.parent != self._folder else None
+            if alone and committed is not None and clients_of(committed) > 1:
+                continue
             waiting.remove(path)
-            if path.parent != self._folder:
-                return read_stream(path)
+            if committed is not None:
+                return committed
             if (stream := _stream_in(path)) is not None:
                 # Recorded before it is sent, so that a stream that ends this run does not also end the next one.
                 self._note(path)

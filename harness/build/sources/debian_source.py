@@ -97,11 +97,7 @@ class SourcePackages:
         _check_tools()
         if package.version:
             return package
-        with self.cache.lock(f"apt-{package.suite}"):
-            apt = self._apt(package)
-            fetched = f"name a version that was fetched before: {package.title}=VERSION"
-            apt.ready_index(self.progress, offline=self.offline, remedy=fetched)
-            shown = apt.cache("showsrc", "--only-source", package.name).text
+        shown = self._shown(package, "--only-source", offline_needs="a version")
         if not (version := version_in(shown)):
             raise UsageError(
                 f"Debian {package.suite} has no source package {package.name}",
@@ -119,14 +115,20 @@ class SourcePackages:
         _check_tools()
         if package.version:
             return package
-        with self.cache.lock(f"apt-{package.suite}"):
-            apt = self._apt(package)
-            fetched = f"name a source package and a version that was fetched before: {package.title}=VERSION"
-            apt.ready_index(self.progress, offline=self.offline, remedy=fetched)
-            shown = apt.cache("showsrc", package.name).text
+        shown = self._shown(package, offline_needs="a source package and a version")
         sources = re.findall(r"^Package: (\S+)$", shown, re.MULTILINE)
         name = package.name if package.name in sources else next(iter(sources), package.name)
         return msgspec.structs.replace(package, name=name)
+
+    def _shown(self, package: SourcePackage, *options: str, offline_needs: str) -> str:
+        """What `apt-cache showsrc` says of a package's name in its suite. `offline_needs`: what a user has to name if
+        the index cannot be read.
+        """
+        with self.cache.lock(f"apt-{package.suite}"):
+            apt = self._apt(package)
+            fetched = f"name {offline_needs} that was fetched before: {package.title}=VERSION"
+            apt.ready_index(self.progress, offline=self.offline, remedy=fetched)
+            return apt.cache("showsrc", *options, package.name).text
 
     def unpack(self, package: SourcePackage, into: Path) -> None:
         """Unpack a resolved package, Debian's patches applied, into a folder that does not exist yet.
