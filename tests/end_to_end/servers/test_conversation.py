@@ -3,45 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.core.target_model import ORACLE
 from harness.protocol.command_stream import from_text, wire
 from harness.protocol.control_connection import ControlConnection
 from harness.protocol.conversation import CLOSED, UNANSWERED, UNSENT, Conversation
 from harness.protocol.resp import Client, ServerGoneError
-from harness.run.server_process import Guest
-from harness.run.servers.server_spec import ServerSpec
 from suites.fuzz.emptying import Emptying
-from tests.end_to_end.support.machines import quiet_workbench, set_up
+from tests.end_to_end.support.native_server import native_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.protocol.resp import Reply
+    from harness.run.server_process import Guest
 
 pytestmark = pytest.mark.end_to_end
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
-    tree = quiet_workbench().open_server("redis-7.0.15")
-    setup = set_up((ORACLE,))[ORACLE]
-    with (
-        tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
-        Guest(
-            ServerSpec(build=setup.build(tree, "O2"), version=tree.version),
-            setup.runner("signal"),
-            tmp_path_factory.mktemp("server") / "guest-1",
-            sockets=Path(sockets),
-        ) as guest,
-    ):
+    with native_server(tmp_path_factory.mktemp("server")) as guest:
         yield guest
 
 

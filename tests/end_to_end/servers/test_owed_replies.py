@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.core.cache import Cache
 from harness.core.processes import environment, process
-from harness.core.target_model import ORACLE
 from harness.plan.catalog import Catalog
-from harness.run.server_process import Guest
-from harness.run.servers.server_spec import ServerSpec
 from harness.run.tcl.client import compile_client
 from harness.run.tcl.suite import RUNNER
-from tests.end_to_end.support.machines import quiet_workbench, set_up
+from tests.end_to_end.support.native_server import native_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from harness.run.server_process import Guest
 
 pytestmark = pytest.mark.end_to_end
 
@@ -38,17 +36,7 @@ test planted-1.3 {a long script} -body {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
-    tree = quiet_workbench().open_server("redis-7.0.15")
-    setup = set_up((ORACLE,))[ORACLE]
-    with (
-        tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
-        Guest(
-            ServerSpec(build=setup.build(tree, "O2"), version=tree.version),
-            setup.runner("signal"),
-            tmp_path_factory.mktemp("server") / "guest-1",
-            sockets=Path(sockets),
-        ) as guest,
-    ):
+    with native_server(tmp_path_factory.mktemp("server")) as guest:
         yield guest
 
 
