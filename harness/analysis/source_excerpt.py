@@ -25,6 +25,8 @@ from harness.core.model import Record
 from harness.record import run_folder, stored_run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from harness.core.finding import Finding, Witness
     from harness.isa.architecture import InstructionSet
     from harness.record.fault_log import Fault
@@ -93,19 +95,25 @@ def collect(folder: Path, run: RunRecord, findings: list[Finding], tree: Path | 
     if altered(folder, run):
         return
     kept = read(folder)
-    sources = {file: dict(lines) for file, lines in kept.sources.items()}
     listings = dict(kept.listings)
     for finding in findings:
-        for witness in finding.witnesses:
-            if tree is not None and witness.line:
-                lines = sources.setdefault(witness.file, {})
-                for number, line in _source_around(tree, witness).items():
-                    lines.setdefault(number, line)
         for witness in chosen(finding):
             if place_key(witness) not in listings and (listing := _listing(folder, run, witness)):
                 listings[place_key(witness)] = listing
-    excerpts = Excerpts(sources={file: lines for file, lines in sources.items() if lines}, listings=listings)
-    keep(folder, excerpts)
+    sources = source_lines(findings, tree, kept.sources) if tree is not None else kept.sources
+    keep(folder, Excerpts(sources=sources, listings=listings))
+
+
+def source_lines(findings: Iterable[Finding], tree: Path, kept: Sources | None = None) -> dict[str, dict[int, str]]:
+    """The lines of a tree around the places of findings, as `Excerpts.sources`. Lines that were kept before stay."""
+    sources = {file: dict(lines) for file, lines in (kept or {}).items()}
+    for finding in findings:
+        for witness in finding.witnesses:
+            if witness.line:
+                lines = sources.setdefault(witness.file, {})
+                for number, line in _source_around(tree, witness).items():
+                    lines.setdefault(number, line)
+    return {file: lines for file, lines in sources.items() if lines}
 
 
 def keep(folder: Path, excerpts: Excerpts) -> None:

@@ -182,6 +182,11 @@ class Witness(Record, frozen=True):
     occasions: list[Occasion] = msgspec.field(default_factory=list)
     """All distinct ways in which it was seen."""
 
+    @property
+    def tests(self) -> set[str]:
+        """The tests that showed it."""
+        return {self.test, *(occasion.test for occasion in self.occasions)}
+
 
 class Suspect(Record, frozen=True):
     """A function whose execution correlates with a wrong result, as ranked. It need not be at fault."""

@@ -102,20 +102,24 @@ class EndedCell(NamedTuple):
 
     known: set[str]
     """The failed tests in which only known findings were seen."""
-    new: bool
-    """Whether one of its findings is not known."""
+    new: list[Finding]
+    """Its findings that are not known."""
+
+    @property
+    def seen(self) -> set[str]:
+        """The failed tests in which findings were seen."""
+        return self.known | _tests_of(self.new)
 
 
 def of_ended_cell(folder: Path, run: RunRecord, record: CellRecord, known_file: Path) -> EndedCell:
     """Judge a cell of a run in this folder alone."""
     findings = KnownLists.read(folder, run, known_file).marked(findings_of_cell(folder, run, record))
-    known: set[str] = set()
-    new: set[str] = set()
-    for finding in findings:
-        for witness in finding.witnesses:
-            tests = {witness.test, *(occasion.test for occasion in witness.occasions)}
-            (known if finding.known else new).update(tests)
-    return EndedCell(known=known - new, new=not all(finding.known for finding in findings))
+    new = [one for one in findings if not one.known]
+    return EndedCell(known=_tests_of(one for one in findings if one.known) - _tests_of(new), new=new)
+
+
+def _tests_of(findings: Iterable[Finding]) -> set[str]:
+    return {test for finding in findings for witness in finding.witnesses for test in witness.tests}
 
 
 def conclude(

@@ -39,6 +39,11 @@ class Plan(Record, frozen=True):
         kept = [name for name in self.suites if name in {CANARY_SUITE, *suites}]
         return Plan(cells=[cell for cell in self.cells if cell.suite in kept], targets=self.targets, suites=kept)
 
+    def on(self, targets: Collection[str]) -> Plan:
+        """The same plan with only these targets."""
+        kept = [name for name in self.targets if name in targets]
+        return Plan(cells=[cell for cell in self.cells if cell.target in kept], targets=kept, suites=self.suites)
+
 
 def make_plan(
     catalog: Catalog, *, targets: Sequence[str], server: str, suites: Sequence[str], tier: str = "quick"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import time
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from harness.build.unit_drivers import Units
+    from harness.core.finding import Finding
     from harness.core.model import Cell, StorePair
     from harness.core.processes.fork_server import ForkServer
     from harness.core.target_model import Target
@@ -76,11 +78,13 @@ class CellRuns:
         store: Callable[[CellRecord], None],
         judged: Callable[[CellRecord], EndedCell],
         sampled: Collection[str],
+        inherited: Callable[[Mapping[Cell, Sequence[Finding]]], Collection[Cell]] = lambda _: (),
     ) -> None:
         """`server` becomes the cells' processes. `one_failure`: no cell starts after one in which a test failed.
         `until`: no cell but canaries starts later, and those that run are ended (time.monotonic). `store` takes the
         record of each cell as it ends, in several threads. `judged`: what a cell that has ended shows. `sampled`:
-        suites that run on a few targets, and on others if those show anything.
+        suites that run on a few targets, and on others if those show anything. `inherited`: of cells with findings that
+        are not known, those for whose findings the change is not to blame.
         """
         self._bench = bench
         self._request = request
@@ -92,10 +96,13 @@ class CellRuns:
         self._store = store
         self._judged = judged
         self._sampled = sampled
+        self._inherited = inherited
         self._failed_cell = ""
         self._shared = SharedHostRuns()
         self._silent: set[Cell] = set()
         """The cells that showed nothing new."""
+        self._undecided: dict[Cell, Sequence[Finding]] = {}
+        """The findings of cells that are not known, and without which the cells would be silent."""
         self._startless: set[str] = set()
         """The targets on which the servers of a suite die while they start."""
         self._seconds: dict[str, float] = {}
@@ -109,6 +116,19 @@ class CellRuns:
         standing = {cell: [first[cell]] for cell in sampled if first[cell] != cell} | stand_ins(
             [cell for cell in sampled if self._bench.catalog.suites[cell.suite].costly], targets
         )
+        # What fails on a machine fails as a rule on all of its kind.
+        ordered = sorted(cells, key=lambda cell: first[cell] != cell)
+        by_cell = self._run_part([cell for cell in ordered if cell not in standing], standing, count)
+        asked = {one: self._undecided[one] for one in {*chain(*standing.values())} & self._undecided.keys()}
+        if asked:
+            self._silent.update(self._inherited(asked))
+        by_cell |= self._run_part([cell for cell in ordered if cell in standing], standing, count)
+        return [by_cell[cell] for cell in cells]
+
+    def _run_part(
+        self, part: Sequence[Cell], standing: Mapping[Cell, Sequence[Cell]], count: CellCount
+    ) -> dict[Cell, CellRecord]:
+        """Run some of the cells. `standing`: cells -> those that stand for them, which have ended."""
 
         def run(cell: Cell) -> CellRecord:
             began = time.monotonic()
@@ -122,12 +142,7 @@ class CellRuns:
                 record = self._run_cell(cell)
             self._seconds[cell.suite] = time.monotonic() - began
             self._bench.refuse_damage()
-            if record.status == TESTS_FAILED:
-                self._note_failure(cell)
-            if self._is_silent(record):
-                self._silent.add(cell)
-            elif record.status == TESTS_FAILED:
-                count.add_failed()
+            self._note(cell, record, count)
             self._store(record)
             return record
 
@@ -143,16 +158,21 @@ class CellRuns:
             return self._seconds.get(cell.suite, 0.0)
 
         jobs = jobs_of(self._bench, self._request)
-        # What fails on a machine fails as a rule on all of its kind.
-        ordered = sorted(cells, key=lambda cell: first[cell] != cell)
-        by_cell: dict[Cell, CellRecord] = {}
-        for part in (
-            [cell for cell in ordered if cell not in standing],
-            [cell for cell in ordered if cell in standing],
-        ):
-            records = side_by_side(part, run, io_bound=io_bound, jobs=jobs, seconds=seconds, alone=alone)
-            by_cell |= zip(part, records, strict=True)
-        return [by_cell[cell] for cell in cells]
+        records = side_by_side(part, run, io_bound=io_bound, jobs=jobs, seconds=seconds, alone=alone)
+        return dict(zip(part, records, strict=True))
+
+    def _note(self, cell: Cell, record: CellRecord, count: CellCount) -> None:
+        """Note what a cell that has ended shows."""
+        if record.status == TESTS_FAILED:
+            self._note_failure(cell)
+        shown = self._shown(record)
+        if shown == []:
+            self._silent.add(cell)
+            return
+        if shown is not None:
+            self._undecided[cell] = shown
+        if record.status == TESTS_FAILED:
+            count.add_failed()
 
     def _note_failure(self, cell: Cell) -> None:
         if self._one_failure:
@@ -171,15 +191,15 @@ class CellRuns:
             return f"a test of {self._failed_cell} failed before"
         return ""
 
-    def _is_silent(self, record: CellRecord) -> bool:
-        """Whether a cell ran and showed nothing new."""
+    def _shown(self, record: CellRecord) -> Sequence[Finding] | None:
+        """The findings of a cell that ran which are not known; None if more may be wrong with it than these tell."""
         if record.problem or record.status not in {0, TESTS_FAILED}:
-            return False
+            return None
         failed = failed_tests(self._request.run / record.target / record.suite) if record.status else []
-        if len(failed) > FEW_FAILURES:
-            return False
-        judged = self._judged(record) if failed else None
-        return judged is None or (not judged.new and judged.known >= {*failed})
+        if not failed:
+            return []
+        judged = self._judged(record) if len(failed) <= FEW_FAILURES else None
+        return judged.new if judged is not None and judged.seen >= {*failed} else None
 
     def _until_for(self, cell: Cell) -> float:
         """When a cell is ended in any case. No result counts without the canaries."""

@@ -9,15 +9,18 @@ import shutil
 import tempfile
 import threading
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from harness.analysis import source_excerpt
 from harness.build import host_packages
 from harness.build.allocator import refuse_unused_options
 from harness.build.sources import source_tree
 from harness.core.processes import process
+from harness.judge import baseline
 from harness.judge.conclusion import EndedCell, KnownLists, conclude, of_ended_cell
 from harness.judge.known import tree_list
 from harness.record import run_folder, stored_run
@@ -35,11 +38,14 @@ from harness.workflows.preparation.run_setup import RunSetup
 from harness.workflows.preparation.warning_record import record_warnings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from harness.core.errors import ExitCode
+    from harness.core.finding import Finding
     from harness.core.model import Cell, SourceTree
+    from harness.judge.baseline import Baseline
     from harness.judge.findings import Judgement
+    from harness.plan.plan import Plan
     from harness.plan.request import Request
     from harness.record.run_record import CellRecord, RunRecord
     from harness.workflows.preparation.prepared_run import PreparedRun
@@ -61,6 +67,8 @@ class CheckedChange(NamedTuple):
     """Whether tests run, too, that ended as expected in an earlier run and that no change since can reach."""
     sampled: Collection[str] = ()
     """As in CellRuns."""
+    base_findings: Callable[[Plan, Sequence[Finding]], Baseline] | None = None
+    """What the base shows in the cells of a plan, of the tests with these findings; None if it is not asked."""
     idle: bool = False
     """Whether no test need run on a target where none reaches the change. Otherwise all run there."""
     keeps: bool = True
@@ -199,6 +207,7 @@ class Check:
                 store=_EndedCells(request.run, planned).add,
                 judged=functools.partial(self._judged, planned),
                 sampled=self._sampled,
+                inherited=self._inherited,
             )
             records = runs.run(request.plan.cells, cells)
             if selection is not None and (again := selection.unproven()):
@@ -210,6 +219,16 @@ class Check:
         with self._judging:
             run = msgspec.structs.replace(planned, cells=[record])
             return of_ended_cell(self.request.run, run, record, self.request.known)
+
+    def _inherited(self, found: Mapping[Cell, Sequence[Finding]]) -> list[Cell]:
+        """Of cells with findings, those whose findings the base of the change shows, too."""
+        if self.change is None or self.change.base_findings is None:
+            return []
+        plan = self.request.plan.only({cell.suite for cell in found}).on({cell.target for cell in found})
+        findings = [*chain(*found.values())]
+        old = self.change.base_findings(plan, findings)
+        sources = source_excerpt.source_lines(findings, self.tree.content)
+        return [cell for cell, shown in found.items() if all(baseline.reason(old, one, sources) for one in shown)]
 
     def _selection(self, prepared: PreparedRun, planned: RunRecord, folder: Path) -> ReachSelection | None:
         """The tests that the change can reach; None if no change is checked. `folder`: for what cells share."""

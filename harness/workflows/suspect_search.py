@@ -281,7 +281,7 @@ class _Search:
             executed = read_executed(folder / self.target / witness.suite)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        shown = {occasion.test for occasion in witness.occasions} | {witness.test}
+        shown = witness.tests
         alike = suspects.alike(witness, judgement.findings)
         runs, again = Spectrum(), False
         for test in executed:

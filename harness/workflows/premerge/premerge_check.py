@@ -5,6 +5,7 @@ It runs harness.workflows.check on the checkout and then, if that has findings, 
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from pathlib import Path
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from harness.core.model import Suite
     from harness.judge.baseline import Baseline, BaseRevision
     from harness.judge.findings import Judgement
+    from harness.plan.plan import Plan
     from harness.plan.request import Request
     from harness.workflows.premerge.change_selection import Premerge
     from harness.workflows.workbench import Workbench
@@ -66,6 +68,7 @@ def run(
         edited=edited_lines(checkout, premerge.base, parts),
         every_test=all_tests,
         sampled=premerge.sampled if not all_tests else [],
+        base_findings=functools.partial(_early_base, bench, request, premerge.base),
     )
     checking = check.Check(bench, of_change, change=change, patient=True, until=until)
     altered = altered_besides(bench, request, premerge, base_code, checking.tree)
@@ -88,6 +91,16 @@ def _tests_of(findings: Sequence[Finding]) -> list[str]:
     """The tests that showed findings, as words of `--test`; none, which means all, if one of them has no test."""
     occasions = [one for finding in findings for witness in finding.witnesses for one in witness.occasions]
     return sorted({one.test for one in occasions}) if all(one.test for one in occasions) else []
+
+
+def _early_base(
+    bench: Workbench, request: Request, base: BaseRevision, plan: Plan, findings: Sequence[Finding]
+) -> Baseline:
+    """What the base shows in the tests with these findings, on targets that stand for others."""
+    names = ", ".join(dict.fromkeys(one.id for one in findings))
+    bench.progress.say(f"asking BASE, before other targets run: {names}")
+    of_tests = msgspec.structs.replace(request, plan=plan, tests=_tests_of(findings))
+    return findings_of(bench, of_tests, base, folder="base-early")
 
 
 def _base_of(
@@ -137,7 +150,10 @@ def _compared_with_base(
 ) -> tuple[Judgement, ExitCode]:
     """Judge the run again, now that it is known which of its findings the base also has in these suites."""
     bench.progress.say(f"findings in {', '.join(suites)}: checking whether BASE shows them, too: {base}")
-    of_base = msgspec.structs.replace(request, plan=request.plan.only(suites))
+    # Where the tree ran none of them, there is nothing to compare. The others read each other's files.
+    ran = {cell.target for cell in judgement.cells if cell.suite in suites and cell.verdict != Verdict.SKIP}
+    ran |= {name for one in judgement.findings if not one.known for name in one.targets}
+    of_base = msgspec.structs.replace(request, plan=request.plan.only(suites).on(ran))
     sources = source_excerpt.read(request.run).sources
     new = [one for one in judgement.findings if not one.known]
     old = _base_of(bench, of_base, base, new, sources)

@@ -30,7 +30,7 @@ def with_commands_of_test(folder: Path, witness: Witness, reproducer: Reproducer
     if reproducer.chunks or reproducer.again is not None or reproducer.unit or reproducer.upstream:
         return reproducer
     cell = folder / witness.target / witness.suite
-    tests = {witness.test, *(occasion.test for occasion in witness.occasions)}
+    tests = witness.tests
     sent = [
         (path.stat().st_size, event, path)
         for event in event_log.read_events(cell / event_log.NAME)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.core.errors import ExitCode
-from harness.record import cell_events, event_log
+from harness.record import cell_events, event_log, run_folder
 from tests.end_to_end.support.changed_checkouts import OF, commit, edit, premerge
 from tests.end_to_end.support.plumb_runs import document, run
 
@@ -146,3 +146,24 @@ def test_of_the_server_with_tls_the_edited_lines_are_named_that_no_test_executes
     code, read, place = never("beside another")
     assert (code, read["verdict"], read["unchecked"]) == (ExitCode.PASS, "PASS", [])
     assert f"no test executes these changed lines: {place} on armv5" in read["remarks"]
+
+
+@pytest.mark.slow(instead="tests/unit/workflows/test_cell_runs.py, on cells that end as they are told to")
+def test_where_the_base_fails_alike_on_two_targets_a_third_is_not_asked(checkout: Path, tmp_path: Path) -> None:
+    source = checkout / "src" / "sha1.c"
+    shown = '    printf("SHA1=");\n'
+    edit(source, shown, f'#ifndef __x86_64__\n    assert(!"an old failure");\n#endif\n{shown}')
+    edit(source, "#include <stdio.h>\n", "#include <assert.h>\n#include <stdio.h>\n")
+    commit(checkout)
+    counted = "        context->count[1]++;\n"
+    edit(source, counted, f"{counted}    if (len == 77777) return;\n")
+    three = ("--target", "armv6", "--target", "sparc64")
+    code, read, errors = premerge(checkout, tmp_path / "run", *three)
+    assert code == ExitCode.PASS, errors
+    inherited = [one["targets"] for one in read["findings"] if one["known"].startswith("also in BASE")]
+    assert inherited == [["armv5", "sparc64"]]
+    reasons = {cell["target"]: cell["reason"] for cell in read["cells"] if cell["suite"] == "selftests"}
+    assert "stand for its width" in reasons["armv6"]
+    base = run_folder.read_run(tmp_path / "run" / "base-early")
+    assert (base.targets, base.suites) == (["armv5", "sparc64"], ["canary", "selftests"])
+    assert not (tmp_path / "run" / "base").exists(), "the base runs the failed tests once"

@@ -6,8 +6,10 @@ import math
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import pytest
 
+from harness.core.finding import Occasion
 from harness.core.model import CANARY_SUITE, Cell
 from harness.judge.conclusion import EndedCell
 from harness.plan.catalog import Catalog
@@ -15,11 +17,14 @@ from harness.record.run_record import CellRecord, HostRun
 from harness.run.scheduler import CellCount
 from harness.workflows.cell_process import TESTS_FAILED
 from harness.workflows.cell_runs import CellRuns, representatives, stand_ins
+from tests.support.histories import finding
 from tests.support.stored import StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
+
+    from harness.core.finding import Finding
 
 CATALOG = Catalog()
 SUITES = (CANARY_SUITE, "bitops", "selftests", "threads", "width")
@@ -67,8 +72,12 @@ def test_few_targets_have_each_width_byte_order_and_time_between_them() -> None:
 class Runs(CellRuns):
     """Cells that end as they are told to."""
 
-    def __init__(self, folder: Path, ends: Mapping[str, CellRecord], known: Collection[str]) -> None:
+    def __init__(
+        self, folder: Path, ends: Mapping[str, CellRecord], known: Collection[str], new: Sequence[Finding] = ()
+    ) -> None:
         self.ran: list[str] = []
+        self.of_base: list[str] = []
+        self.in_base: list[Cell] = []
         self._ends = ends
         nothing: Any = None
         bench: Any = SimpleNamespace(catalog=CATALOG, refuse_damage=lambda: None, board=None)
@@ -85,9 +94,15 @@ class Runs(CellRuns):
             one_failure=False,
             until=math.inf,
             store=lambda _: None,
-            judged=lambda _: EndedCell(known=set(known), new=not known),
+            judged=lambda _: EndedCell(known=set(known), new=list(new)),
             sampled={"selftests", "threads", "width"},
+            inherited=self._of_base,
         )
+
+    def _of_base(self, found: Mapping[Cell, Sequence[Finding]]) -> list[Cell]:
+        self.of_base += [f"{cell.target}/{cell.suite}: {len(findings)}" for cell, findings in found.items()]
+        assert len(self.ran) < len(TARGETS) * len(SUITES) - 4, "the base is asked before the other targets run"
+        return self.in_base
 
     def _run_cell(self, cell: Cell) -> CellRecord:
         name = f"{cell.target}/{cell.suite}"
@@ -216,5 +231,37 @@ def test_the_host_is_asked_no_more_once_one_of_its_runs_has_no_result(
     runs = FailedRuns(tmp_path, "/a/checkout", [])
     runs.problem = "it did not end within 900 s"
     made = runs.of_failed(tmp_path)
-    assert runs.asked == []
+    assert runs.of_base == []
     assert [one.problem for one in made if one.problem] == [runs.problem]
+
+
+def seen_in(*tests: str) -> Finding:
+    """A finding that these tests show."""
+    shown = finding("assertion-zip", "armv5", suite="threads")
+    (witness,) = shown.witnesses
+    occasions = [Occasion(test=test, command="", title="", said="", functions=()) for test in tests]
+    witness = msgspec.structs.replace(witness, test=tests[0], occasions=occasions)
+    return msgspec.structs.replace(shown, witnesses=[witness])
+
+
+@pytest.mark.parametrize(
+    ("shown", "in_base", "asked", "others"),
+    [
+        (["test_a", "test_b"], True, True, False),
+        (["test_a", "test_b"], False, True, True),
+        # A test of which no finding tells anything may hide a fault.
+        (["test_a"], True, False, True),
+    ],
+    ids=["the base fails alike", "the base passes", "a failure without a finding"],
+)
+def test_what_the_base_shows_too_the_others_are_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: list[str], *, in_base: bool, asked: bool, others: bool
+) -> None:
+    monkeypatch.setattr("harness.workflows.cell_runs.failed_tests", lambda _: ["test_a", "test_b"])
+    ended = CellRecord(target="armv5", suite="threads", seconds=1, status=TESTS_FAILED)
+    runs = Runs(tmp_path, {"armv5/threads": ended}, (), [seen_in(*shown)])
+    cells = cells_of(*TARGETS)
+    runs.in_base = [cell for cell in cells if in_base and cell.target == "armv5" and cell.suite == "threads"]
+    ran, _ = ran_of("threads", runs, cells)
+    assert runs.of_base == (["armv5/threads: 1"] if asked else [])
+    assert ("armv6" in ran) == others

@@ -88,7 +88,7 @@ class ReleaseBaseline:
 def release_cell(judgement: Judgement, suite: str, seconds: float) -> ReleaseCell:
     """What a suite found in the release, according to a judgement of one target."""
     seen = [(finding.id, each) for finding in judgement.findings for each in finding.witnesses if each.suite == suite]
-    tests = {test for _, each in seen for test in (each.test, *(occasion.test for occasion in each.occasions)) if test}
+    tests = {test for _, each in seen for test in each.tests if test}
     return ReleaseCell(
         findings=sorted({identity for identity, _ in seen}), tests=sorted(tests), seconds=round(seconds, 1)
     )

@@ -141,5 +141,4 @@ class ReachSelection:
 def _tests_of(findings: Iterable[Finding], cell: Cell) -> set[str]:
     """The tests of a cell that findings were seen in."""
     name = f"{cell.target}/{cell.suite}"
-    witnesses = [each for one in findings for each in one.witnesses if name in each.cells]
-    return {each.test for each in witnesses} | {occasion.test for each in witnesses for occasion in each.occasions}
+    return {test for one in findings for each in one.witnesses if name in each.cells for test in each.tests}
