@@ -61,8 +61,10 @@ _ELEMENT_LENGTHS = (
 )
 _LONG_ELEMENTS = (4094, 4095, 4096, 16383, 16384)
 _KEY_LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 23, 24, 27, 31, 32, 33, 44, 45, 63, 64, 65, 255, 256)
-_WIDTHS = (7, 15, 15, 31, 31, 63)
-"""Bits of integers, without the sign, that fit an encoding."""
+_WIDTHS = (7, 15, 31, 63, 63, 63)
+"""Bits of integers, without the sign, that fit an encoding. Half of the streams have values that no `long` of 32 bits
+holds.
+"""
 _FILLERS = (b"\x00", b"\xff", b"a", b"\x80", b"ab", b"\r\n")
 # The first letter of a key names the kind of its value.
 KEY_LETTERS = {
