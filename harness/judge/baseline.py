@@ -115,7 +115,7 @@ def of_judgement(base: BaseRevision, judgement: Judgement, sources: Sources) -> 
         base=base,
         findings={finding.id: finding.targets for finding in found if finding.targets},
         unjudged=unjudged,
-        appearances={finding.id: _appearances(finding, sources) for finding in found if finding.targets},
+        appearances={finding.id: [*_appearances(finding, sources)] for finding in found if finding.targets},
         every_line=True,
         unbuilt=unbuilt,
     )
@@ -129,15 +129,16 @@ def _in_judged_cells(finding: Finding, unjudged: Mapping[str, str]) -> Finding:
     return msgspec.structs.replace(finding, targets=targets, witnesses=witnesses)
 
 
-def _appearances(finding: Finding, sources: Sources, *, every_line: bool = True) -> list[Appearance]:
-    """The ways in which a finding appears, each once. `every_line`: as in Baseline.
+def _appearances(finding: Finding, sources: Sources, *, every_line: bool = True) -> dict[Appearance, str]:
+    """The ways in which a finding appears, each with the first test that showed it so. `every_line`: as in Baseline.
 
     Assertions and wrong results keep their tests: an audit names the first test that reached an instruction, which
     varies.
     """
+    found: dict[Appearance, str] = {}
     pairs = [(witness, occasion) for witness in finding.witnesses for occasion in witness.occasions]
-    appearances = (
-        Appearance(
+    for witness, occasion in pairs:
+        appearance = Appearance(
             target=witness.target,
             suite=witness.suite,
             # The title quotes the message, whose values may vary. The assertion's place says what failed.
@@ -150,9 +151,15 @@ def _appearances(finding: Finding, sources: Sources, *, every_line: bool = True)
             asserted=occasion.asserted,
             message=without_places(occasion.said or occasion.title) if finding.kind in _KEEP_MESSAGES else "",
         )
-        for witness, occasion in pairs
-    )
-    return list(dict.fromkeys(appearances))
+        found.setdefault(appearance, occasion.test)
+    return found
+
+
+def sample_tests(findings: Iterable[Finding], sources: Sources) -> list[str]:
+    """Tests that show findings, one for each way in which they appear: where a server dies in each test, one test of
+    the base may tell that it dies there, too.
+    """
+    return sorted({test for finding in findings for test in _appearances(finding, sources).values()})
 
 
 def _without_chance(title: str) -> str:

@@ -40,6 +40,7 @@ from harness.workflows.preparation.warning_record import record_warnings
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from harness.analysis.source_excerpt import Sources
     from harness.core.errors import ExitCode
     from harness.core.finding import Finding
     from harness.core.model import Cell, SourceTree
@@ -67,8 +68,10 @@ class CheckedChange(NamedTuple):
     """Whether tests run, too, that ended as expected in an earlier run and that no change since can reach."""
     sampled: Collection[str] = ()
     """As in CellRuns."""
-    base_findings: Callable[[Plan, Sequence[Finding]], Baseline] | None = None
-    """What the base shows in the cells of a plan, of the tests with these findings; None if it is not asked."""
+    base_findings: Callable[[Plan, Sequence[Finding], Sources], Baseline] | None = None
+    """What the base shows in the cells of a plan, in tests with these findings; None if it is not asked. The last
+    argument: the lines around their places.
+    """
     idle: bool = False
     """Whether no test need run on a target where none reaches the change. Otherwise all run there."""
     keeps: bool = True
@@ -226,8 +229,8 @@ class Check:
             return []
         plan = self.request.plan.only({cell.suite for cell in found}).on({cell.target for cell in found})
         findings = [*chain(*found.values())]
-        old = self.change.base_findings(plan, findings)
         sources = source_excerpt.source_lines(findings, self.tree.content)
+        old = self.change.base_findings(plan, findings, sources)
         return [cell for cell, shown in found.items() if all(baseline.reason(old, one, sources) for one in shown)]
 
     def _selection(self, prepared: PreparedRun, planned: RunRecord, folder: Path) -> ReachSelection | None:

@@ -29,7 +29,7 @@ from harness.workflows.preparation.reach.edited_lines import edited_lines
 from harness.workflows.suite_selection import sampled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from harness.analysis.source_excerpt import Sources
     from harness.core.errors import ExitCode
@@ -93,33 +93,38 @@ def _tests_of(findings: Sequence[Finding]) -> list[str]:
     return sorted({one.test for one in occasions}) if all(one.test for one in occasions) else []
 
 
+def _sampled_tests(findings: Sequence[Finding], sources: Sources) -> list[str]:
+    """One of these tests for each way in which findings appear, likewise."""
+    return baseline.sample_tests(findings, sources) if _tests_of(findings) else []
+
+
 def _early_base(
-    bench: Workbench, request: Request, base: BaseRevision, plan: Plan, findings: Sequence[Finding]
+    bench: Workbench, request: Request, base: BaseRevision, plan: Plan, findings: Sequence[Finding], sources: Sources
 ) -> Baseline:
-    """What the base shows in the tests with these findings, on targets that stand for others."""
+    """What the base shows in tests with these findings, on targets that stand for others."""
     names = ", ".join(dict.fromkeys(one.id for one in findings))
     bench.progress.say(f"asking BASE, before other targets run: {names}")
-    of_tests = msgspec.structs.replace(request, plan=plan, tests=_tests_of(findings))
+    of_tests = msgspec.structs.replace(request, plan=plan, tests=_sampled_tests(findings, sources))
     return findings_of(bench, of_tests, base, folder="base-early")
 
 
 def _base_of(
     bench: Workbench, request: Request, base: BaseRevision, new: Sequence[Finding], sources: Sources
 ) -> Baseline:
-    """What the base shows in the tests that failed. What these alone do not show may follow from earlier tests, which
-    run before a change is blamed.
+    """What the base shows in tests that failed, of those that failed in the same way in one. What these do not show,
+    others may, or it follows from earlier tests: they run before a change is blamed.
     """
-    tests = _tests_of(new)
+    tests = _sampled_tests(new, sources)
     if not tests:
         return findings_of(bench, request, base)
     old = findings_of(bench, msgspec.structs.replace(request, tests=tests), base)
     # No run tells more of a target for which the base does not compile.
     unbuilt = baseline.uncompared(old, new, sources)
     left = [one for one in new if one.id not in unbuilt and not baseline.reason(old, one, sources)]
-    earlier = earlier_tests(request.run, left, bench.catalog.suites)
+    earlier = earlier_tests(request.run, left, bench.catalog.suites, tests)
     if not earlier:
         return old
-    bench.progress.say(f"BASE does not show {', '.join(one.id for one in left)} without the tests before it")
+    bench.progress.say(f"BASE does not show {', '.join(one.id for one in left)} without other tests")
     behind = msgspec.structs.replace(
         request,
         plan=request.plan.only(earlier),
@@ -128,21 +133,24 @@ def _base_of(
     return baseline.together(old, findings_of(bench, behind, base, name="base-behind"), earlier)
 
 
-def earlier_tests(run: Path, findings: Sequence[Finding], suites: Mapping[str, Suite]) -> dict[str, list[str]]:
-    """By suite, as words of `--test`, the tests from which findings may follow and those that showed them: the tests
-    that shared a server with these before. It is the whole suite if the log does not name their server, or if the suite
-    reads what other targets wrote. Suites in which nothing ran before are left out.
+def earlier_tests(
+    run: Path, findings: Sequence[Finding], suites: Mapping[str, Suite], asked: Collection[str]
+) -> dict[str, list[str]]:
+    """By suite, as words of `--test`, the tests that showed findings, and those from which the findings may follow: the
+    tests that shared a server with these before. It is the whole suite if the log does not name their server, or if the
+    suite reads what other targets wrote. Suites are left out in which nothing ran before, and in which each test that
+    showed findings is among `asked`.
     """
-    asked: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for finding in findings:
         for witness in finding.witnesses:
             cell, names = run / witness.target / witness.suite, {one.test for one in witness.occasions}
             if suites[witness.suite].multi_target_tier or not names_server(cell, names):
                 before = [f"{witness.suite}/*"]
             else:
-                before = preceded_tests(cell, names)
-            asked.setdefault(witness.suite, []).extend(before)
-    return {suite: list(dict.fromkeys(tests)) for suite, tests in asked.items() if tests}
+                before = [*preceded_tests(cell, names), *(names if not names.issubset(asked) else ())]
+            found.setdefault(witness.suite, []).extend(before)
+    return {suite: list(dict.fromkeys(tests)) for suite, tests in found.items() if tests}
 
 
 def _compared_with_base(

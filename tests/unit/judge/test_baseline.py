@@ -277,6 +277,26 @@ def test_a_second_misaligned_line_in_a_function_of_the_base_is_new_and_a_moved_o
     assert remark in baseline.remarks(old, [finding], text)
 
 
+def test_of_tests_that_fail_in_the_same_way_the_base_is_asked_one_first() -> None:
+    (finding,) = misaligned(10).findings
+    (witness,) = finding.witnesses
+    (seen,) = witness.occasions
+    three = [msgspec.structs.replace(seen, test=f"test_{name}") for name in "abc"]
+    others = [msgspec.structs.replace(seen, test="test_d", title="another way")]
+    elsewhere = [msgspec.structs.replace(seen, test="test_e")]
+    witnesses = [
+        msgspec.structs.replace(witness, occasions=[*three, *others]),
+        msgspec.structs.replace(witness, line=20, occasions=three[1:]),
+        msgspec.structs.replace(witness, suite="hashing", occasions=elsewhere),
+    ]
+    text = {witness.file: {10: "a = *(int *)p;", 20: "b = *(int *)q;"}}
+    fault = msgspec.structs.replace(finding, witnesses=witnesses)
+    assert baseline.sample_tests([fault], text) == ["test_a", "test_b", "test_d", "test_e"]
+    # Each test of a wrong result is a way of its own.
+    wrong = msgspec.structs.replace(finding, kind="wrong-result", witnesses=witnesses[:1])
+    assert baseline.sample_tests([wrong], text) == ["test_a", "test_b", "test_c", "test_d"]
+
+
 def crashing(line: str) -> tuple[Judgement, Sources]:
     """A judgement whose only finding is a SIGSEGV in a function, and the source around it."""
     judged = misaligned(10)

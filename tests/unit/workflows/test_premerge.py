@@ -347,8 +347,13 @@ def test_the_base_runs_what_shared_a_server_with_a_failed_test_before_it(tmp_pat
         )
 
     found = [of(suite) for suite in ("bitops", "interfaces", "replication", "units")]
-    assert earlier_tests(run, found, Catalog().suites) == {
+    whole = {"interfaces": ["interfaces/*"], "replication": ["replication/*"]}
+    assert earlier_tests(run, found, Catalog().suites, ["failed"]) == {
         "bitops": ["first", "failed"],
-        "interfaces": ["interfaces/*"],
-        "replication": ["replication/*"],
+        **whole,
     }, "each unit has a process of its own, the log names no server of interfaces, and replication has several targets"
+    assert earlier_tests(run, found, Catalog().suites, ["first"]) == {
+        "bitops": ["first", "failed"],
+        **whole,
+        "units": ["failed"],
+    }, "the base has not run what failed"
