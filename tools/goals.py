@@ -37,6 +37,7 @@ from harness.record import event_log, run_cost, run_folder
 from harness.report.formats import findings_json
 from harness.report.markdown_table import table
 from harness.workflows.measure.overhead import AUDITED, DELAYED, ENFORCED, Costs
+from harness.workflows.mutation_testing import mutations
 from harness.workflows.workbench import Workbench
 from tools import clones, project, question_options
 from tools.emulators import write_wheel
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 DASH = "–"
-ON_REQUEST = ("cold", "cold_packaged", "premerge_hub", "commits")
+ON_REQUEST = ("cold", "cold_packaged", "premerge_hub", "commits", "waits")
 """What is measured only on request, because it takes many minutes."""
 STORED = ROOT / "measurements" / "bench.json"
 DEADLINE_SECONDS = 3600.0
@@ -53,6 +54,11 @@ SEED = "1"
 BAD_SERVER = "redis-3.2.6"
 """Its servers die in most tests of these suites on strict machines."""
 CRASHING = ("bitops", "hashing")
+HANGING = "armv5"
+"""The target on which SETs hang, because it has 32 bits."""
+SET = ("src/t_string.c", "void setCommand(client *c) {\n")
+DISAGREEING = ("sparc64", "cluster", "cluster-epoch-byte-order")
+"""A target, a suite, and the planted bug with which its clusters never agree."""
 FUZZED = "armv5"
 FUZZ_TIME = "60s"
 KERNELS = ("armv5", "armv6", "armv7", "armv7-on-arm64", "aarch64", "sparc32plus", "sparc64")
@@ -110,6 +116,8 @@ GOALS = {
     "streams": Goal(f"`fuzz` on {FUZZED}: streams for a second of processor", "1/s", 1500, at_least=True),
     "commands": Goal(f"`fuzz` on {FUZZED}: commands for a second of processor", "1/s", 15000, at_least=True),
     "crashes": Goal(f"check of {BAD_SERVER} against {DEFAULT_SERVER}, suites {' and '.join(CRASHING)}", "×", 3),
+    "hangs": Goal(f"check on {HANGING} of a tree whose SETs hang, against the release", "×", 3),
+    "disagrees": Goal(f"`{DISAGREEING[1]}` on {DISAGREEING[0]} with epochs in host order, against the release", "×", 3),
     "cold": Goal("first check with an empty cache", "s", 600),
     "cold_packaged": Goal("first check with an empty cache and the wheel of the emulators", "s", 360),
     "kernels": Goal("check of bitops and protocol on seven real kernels and userlands", "s", 600),
@@ -251,14 +259,18 @@ class _Bench:
 
     def _checkout(self, *, unknown: bool = False) -> Path:
         """A repository of the default release. `unknown`: with a function that no earlier one had."""
-        release = Catalog().servers[DEFAULT_SERVER]
         tree = self.folder / f"checkout-{self._count}"
-        shutil.copytree(Workbench.default().fetcher.server(release).path, tree)
+        shutil.copytree(self._release(DEFAULT_SERVER), tree)
         if unknown:
             self._make_unknown(tree, time.time_ns())
         clones.git(tree, "init", "--quiet")
         self._commit(tree)
         return tree
+
+    @staticmethod
+    def _release(name: str) -> Path:
+        """The source of a release."""
+        return Workbench.default().fetcher.server(Catalog().servers[name]).path
 
     @staticmethod
     def _make_unknown(tree: Path, number: int) -> None:
@@ -340,6 +352,20 @@ class _Bench:
         bad, _ = self.plumb("check", "--server", BAD_SERVER, *suites, codes=[ExitCode.FINDINGS])
         self.add("crashes", bad / good)
 
+    def waits(self) -> None:
+        """Suites on trees of which the tests wait in vain, and on the release."""
+        bad = (ExitCode.FINDINGS, ExitCode.INCONCLUSIVE)
+        tree = self._checkout()
+        self._change(tree, "    while (sizeof(long) == 4 && sdslen(c->argv[2]->ptr) > 3) {}\n", *SET)
+        good, _ = self.plumb("check", "--target", HANGING)
+        self.add("hangs", self.plumb("check", "--server", tree, "--target", HANGING, codes=bad)[0] / good)
+        target, suite, bug = DISAGREEING
+        planted = mutations.mutations()[bug]
+        mutations.plant(planted, self._release(planted.server), tree := self.folder / f"{bug}-{self._count}")
+        words = ("--target", target, "--suite", suite)
+        good, _ = self.plumb("check", "--server", planted.server, *words)
+        self.add("disagrees", self.plumb("check", "--server", tree, *words, codes=bad)[0] / good)
+
     def cold(self) -> None:
         """The first check of a machine that has the packages. It downloads 150 MB."""
         self.add("cold", self._first())
@@ -392,6 +418,7 @@ MEASUREMENTS: dict[str, Callable[[_Bench], None]] = {
     "commits": _Bench.commits,
     "fuzz": _Bench.fuzz,
     "crashes": _Bench.crashes,
+    "waits": _Bench.waits,
     "cold": _Bench.cold,
     "cold_packaged": _Bench.cold_packaged,
     "kernels": _Bench.kernels,
