@@ -192,7 +192,8 @@ def test_each_process_begins_with_a_long_file_and_goes_on_with_a_short_one(recor
         for file in sorted(records.glob("*.jsonl"))
     ]
     assert sorted(files[0] for files in orders) == ["test_a.py", "test_c.py"]
-    assert sorted(files[1] for files in orders) == ["test_b.py", "test_d.py"]
+    # One process may run both, while the other is still busy with its first.
+    assert sorted(name for files in orders for name in files[1:]) == ["test_b.py", "test_d.py"]
 
 
 def test_the_tables_name_the_classes_the_files_and_the_tests(records: Path) -> None:
