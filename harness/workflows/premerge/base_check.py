@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from harness.workflows.workbench import Workbench
 
 
-def findings_of(
-    bench: Workbench, request: Request, base: BaseRevision, *, name: str = "base", folder: str = ""
-) -> Baseline:
-    """The base's findings with the same targets, suites and tests: from the cache, or from a check in RUN/FOLDER, or
-    RUN/NAME. The cache keeps them under this name.
+def findings_of(bench: Workbench, request: Request, base: BaseRevision, *, name: str = "base") -> Baseline:
+    """The base's findings with the same targets, suites and tests: from the cache, or from a check in RUN/NAME. The
+    cache keeps them under this name.
     """
     cache = bench.cache
     checkout = Checkout(Path(request.server))
@@ -42,7 +40,7 @@ def findings_of(
         with cache.work(f"base-{key}") as work:
             # The copy keeps the checkout's name, under which messages and the cache know its builds.
             tree = checkout.write(base, work / checkout.path.name)
-            of_base = msgspec.structs.replace(request, server=str(tree), run=request.run / (folder or name))
+            of_base = msgspec.structs.replace(request, server=str(tree), run=request.run / name)
             judgement, _ = check.Check(bench.with_new_stages("base: "), of_base, patient=True).run()
         formats.write(of_base.run, judgement)
         found = baseline.of_judgement(base, judgement, source_excerpt.read(of_base.run).sources)

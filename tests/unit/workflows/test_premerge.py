@@ -23,8 +23,8 @@ from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.workflows.premerge.altered_code import asked_besides, with_suites
+from harness.workflows.premerge.base_comparison import earlier_tests
 from harness.workflows.premerge.change_selection import MANY_FILES
-from harness.workflows.premerge.premerge_check import earlier_tests
 from harness.workflows.preparation.reach.base_code import altered_files, functions_of_files
 from harness.workflows.suite_selection import choose, read_ignored_paths
 from tests.support import fakes
