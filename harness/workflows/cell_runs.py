@@ -195,9 +195,13 @@ class CellRuns:
         """The findings of a cell that ran which are not known; None if more may be wrong with it than these tell."""
         if record.problem or record.status not in {0, TESTS_FAILED}:
             return None
-        failed = failed_tests(self._request.run / record.target / record.suite) if record.status else []
+        folder = self._request.run / record.target / record.suite
+        failed = failed_tests(folder) if record.status else []
         if not failed:
             return []
+        if none_started(folder):
+            # The findings about the start explain them all. Its audit had servers.
+            failed = failed_tests(folder / run_folder.AUDIT)
         judged = self._judged(record) if len(failed) <= FEW_FAILURES else None
         return judged.new if judged is not None and judged.seen >= {*failed} else None
 

@@ -265,3 +265,16 @@ def test_what_the_base_shows_too_the_others_are_not_asked(
     ran, _ = ran_of("threads", runs, cells)
     assert runs.of_base == (["armv5/threads: 1"] if asked else [])
     assert ("armv6" in ran) == others
+
+
+def test_where_no_server_starts_the_findings_about_the_start_explain_all_failures(tmp_path: Path) -> None:
+    stored = StoredRun(tmp_path, targets=TARGETS, suites=SUITES)
+    stored.guest("armv5", "threads", "guest-1", end="start-failed")
+    for number in range(50):
+        stored.test("armv5", "threads", f"test_{number}", outcome="failed")
+    ended = CellRecord(target="armv5", suite="threads", seconds=1, status=TESTS_FAILED)
+    runs = Runs(stored.finish(), {"armv5/threads": ended}, (), [seen_in("test_0")])
+    cells = cells_of(*TARGETS)
+    runs.in_base = [cell for cell in cells if cell.target == "armv5" and cell.suite == "threads"]
+    ran, _ = ran_of("threads", runs, cells)
+    assert (runs.of_base, ran) == (["armv5/threads: 1"], ["armv5", "sparc64"])
