@@ -130,7 +130,8 @@ def _in_judged_cells(finding: Finding, unjudged: Mapping[str, str]) -> Finding:
 
 
 def _appearances(finding: Finding, sources: Sources, *, every_line: bool = True) -> dict[Appearance, str]:
-    """The ways in which a finding appears, each with the first test that showed it so. `every_line`: as in Baseline.
+    """The ways in which a finding appears, each with the first test that showed it so, if any did. `every_line`: as in
+    Baseline.
 
     Assertions and wrong results keep their tests: an audit names the first test that reached an instruction, which
     varies.
@@ -151,15 +152,21 @@ def _appearances(finding: Finding, sources: Sources, *, every_line: bool = True)
             asserted=occasion.asserted,
             message=without_places(occasion.said or occasion.title) if finding.kind in _KEEP_MESSAGES else "",
         )
-        found.setdefault(appearance, occasion.test)
+        found[appearance] = found.get(appearance) or occasion.test
     return found
 
 
 def sample_tests(findings: Iterable[Finding], sources: Sources) -> list[str]:
-    """Tests that show findings, one for each way in which they appear: where a server dies in each test, one test of
-    the base may tell that it dies there, too.
+    """Tests that show findings, as words of `--test`, one for each way in which they appear: where a server dies in
+    each test, one test of the base may tell that it dies there, too.
     """
-    return sorted({test for finding in findings for test in _appearances(finding, sources).values()})
+    ways = [one for finding in findings for one in _appearances(finding, sources).items()]
+    return sorted({test or whole_suite(way.suite) for way, test in ways})
+
+
+def whole_suite(name: str) -> str:
+    """The word of `--test` for all tests of a suite."""
+    return f"{name}/*"
 
 
 def _without_chance(title: str) -> str:

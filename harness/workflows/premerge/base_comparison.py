@@ -44,7 +44,7 @@ class BaseComparison:
     def early(self, plan: Plan, findings: Sequence[Finding], sources: Sources) -> Baseline:
         """What the base shows in tests with these findings, in the cells of a plan: those that stand for others."""
         self._bench.progress.say(f"asking BASE, before other targets run: {_names(findings)}")
-        of_tests = msgspec.structs.replace(self._request, plan=plan, tests=_sampled_tests(findings, sources))
+        of_tests = msgspec.structs.replace(self._request, plan=plan, tests=baseline.sample_tests(findings, sources))
         self._early = findings_of(self._bench, of_tests, self._base, name="base-early")
         return self._early
 
@@ -88,9 +88,7 @@ class BaseComparison:
         """What the base shows in tests that failed, of those that failed in the same way in one. What these do not
         show, others may, or it follows from earlier tests: they run before a change is blamed.
         """
-        tests = _sampled_tests(left, sources)
-        if not tests:
-            return findings_of(self._bench, request, self._base)
+        tests = baseline.sample_tests(left, sources)
         old = findings_of(self._bench, msgspec.structs.replace(request, tests=tests), self._base)
         # No run tells more of a target for which the base does not compile.
         unbuilt = baseline.uncompared(old, left, sources)
@@ -133,14 +131,15 @@ def _cells_of(finding: Finding) -> set[str]:
 
 
 def _tests_of(findings: Sequence[Finding]) -> list[str]:
-    """The tests that showed findings, as words of `--test`; none, which means all, if one of them has no test."""
-    occasions = [one for finding in findings for witness in finding.witnesses for one in witness.occasions]
-    return sorted({one.test for one in occasions}) if all(one.test for one in occasions) else []
-
-
-def _sampled_tests(findings: Sequence[Finding], sources: Sources) -> list[str]:
-    """One of these tests for each way in which findings appear, likewise."""
-    return baseline.sample_tests(findings, sources) if _tests_of(findings) else []
+    """The tests that showed findings, as words of `--test`: all of a suite in which something had no test."""
+    return sorted(
+        {
+            one.test or baseline.whole_suite(witness.suite)
+            for finding in findings
+            for witness in finding.witnesses
+            for one in witness.occasions
+        }
+    )
 
 
 def earlier_tests(
@@ -156,7 +155,7 @@ def earlier_tests(
         for witness in finding.witnesses:
             cell, names = run / witness.target / witness.suite, {one.test for one in witness.occasions}
             if suites[witness.suite].multi_target_tier or not names_server(cell, names):
-                before = [f"{witness.suite}/*"]
+                before = [baseline.whole_suite(witness.suite)]
             else:
                 before = [*preceded_tests(cell, names), *(names if not names.issubset(asked) else ())]
             found.setdefault(witness.suite, []).extend(before)
