@@ -7,6 +7,7 @@
 - CELL/natives-here: the paths of those below the command's folder
 - CELL/trouble: executions that could not be traced, a line each
 - CELL/left: the number of processes that it left running, and that the tracer ended
+- CELL/expected: the programs of a failed command whose status something above them expected, a line each
 - CELL/callers, CELL/caller-ends: the processes above programs that failed; see program_callers.py
 - CELL/objects/KEY/NAME: copies of the programs and libraries that a fault is in; KEY is made of their path
 - CELL/guest-N/launch: one execution; see harness/run/programs/starter.c
@@ -51,10 +52,10 @@ path.
 """
 STRANGERS, TROUBLE, LEFT, OBJECTS, CHANGED = "strangers", "trouble", "left", "objects", "changed"
 NATIVES, NATIVES_HERE = "natives", "natives-here"
-CALLERS, CALLER_ENDS = "callers", "caller-ends"
+CALLERS, CALLER_ENDS, EXPECTED = "callers", "caller-ends", "expected"
 FILES = frozenset(
     {COMMAND, LAUNCH, ENDS, INPUT, INPUT_LOST, CHANGED, CONFIGURE, STRANGERS, REFUSED, NATIVES, TROUBLE, LEFT}
-    | {BUILT_OTHERWISE, NATIVES_HERE, CALLERS, CALLER_ENDS}
+    | {BUILT_OTHERWISE, NATIVES_HERE, CALLERS, CALLER_ENDS, EXPECTED}
 )
 LONGEST_TITLE = 60
 LONGEST_OUTPUT = 4096

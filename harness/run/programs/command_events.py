@@ -134,20 +134,25 @@ def _failed(programs: Sequence[_EmulatedProgram]) -> list[str]:
     return [] if any(one.is_unwatched for one in programs) else failed
 
 
-def _blamed(
-    programs: Sequence[_EmulatedProgram], callers: Mapping[int, Caller]
-) -> tuple[list[_EmulatedProgram], list[_EmulatedProgram]]:
-    """The programs whose end may be why their command failed, and those of which that is in doubt; none if the end of
-    any program may be unknown.
+class _Failed(NamedTuple):
+    """The programs of a failed command that failed, by what the processes above them made of it."""
 
-    A test that was skipped is one, or a program that another process ended, only if no other program failed.
+    blamed: Sequence[_EmulatedProgram] = ()
+    """Their end may be why the command failed."""
+    survived: Sequence[_EmulatedProgram] = ()
+    expected: Sequence[_EmulatedProgram] = ()
+
+
+def _opinions(programs: Sequence[_EmulatedProgram], callers: Mapping[int, Caller]) -> _Failed:
+    """The programs that failed; none if the end of any program may be unknown.
+
+    A test that was skipped is blamed, or a program that another process ended, only if no other program failed.
     """
     if any(one.is_unwatched for one in programs):
-        return [], []
+        return _Failed()
     opinions = [(one, one.opinion(callers)) for one in programs if one.has_failed_itself]
-    failed = [one for one, held in opinions if held is Opinion.FAILED]
-    survived = [one for one, held in opinions if held is Opinion.SURVIVED]
-    return [one for one in failed if not (one.is_skipped or one.is_killed)] or failed, survived
+    failed, survived, expected = ([one for one, held in opinions if held is each] for each in Opinion)
+    return _Failed([one for one in failed if not (one.is_skipped or one.is_killed)] or failed, survived, expected)
 
 
 def write_events(
@@ -160,9 +165,12 @@ def write_events(
     log = event_log.EventLog(cell / event_log.NAME)
     log.append(cell_events.CollectedEvent(tests=1))
     programs = list(_emulated_programs(cell))
-    blamed, survived = _blamed(programs, read_callers(cell)) if end.code else ([], [])
+    opinions = _opinions(programs, read_callers(cell)) if end.code else _Failed()
     for one in programs:
-        log.append(one.event(command.title, blamed=one in blamed))
+        log.append(one.event(command.title, blamed=one in opinions.blamed))
+    if opinions.expected:
+        expected = "".join(f"{text}\n" for text in _texts(opinions.expected))
+        (cell / program_launch.EXPECTED).write_text(expected, "utf-8", "replace")
     began_ms = _modified_ms(counts_from) if counts_from is not None else 0
     of_tests = [one for one in programs if not one.began_before(began_ms or 0)]
     outcome, message, doubt = _outcome(
@@ -175,8 +183,8 @@ def write_events(
         natives=program_launch.lines_of(cell, program_launch.NATIVES),
         here=program_launch.natives_here(cell),
         failed=_failed(programs),
-        blamed=_texts(blamed),
-        survived=_texts(survived),
+        blamed=_texts(opinions.blamed),
+        survived=_texts(opinions.survived),
     )
     if began_ms is None and not end.code:
         # A command that failed may not have got to its tests.
@@ -191,7 +199,8 @@ def write_events(
 
 
 def _texts(programs: Sequence[_EmulatedProgram]) -> list[str]:
-    return [one.launch.text for one in programs if one.launch is not None]
+    """Their command lines, each as one line."""
+    return [" ".join(one.launch.text.splitlines()) for one in programs if one.launch is not None]
 
 
 def _modified_ms(path: Path) -> int | None:

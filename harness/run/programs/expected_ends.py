@@ -31,8 +31,8 @@ class Opinion(enum.Enum):
     """What the processes above a program that failed made of it."""
 
     FAILED = "it made the command fail, or nothing is known"
-    EXPECTED = "one of them succeeded all the same, or reports a test that went as expected"
     SURVIVED = "a shell went on after it that another failure ended: it may count failures, or have expected it"
+    EXPECTED = "one of them succeeded all the same, or reports a test that went as expected"
 
 
 def opinion(process: int, caller: int, callers: Mapping[int, Caller], words: Sequence[str]) -> Opinion:

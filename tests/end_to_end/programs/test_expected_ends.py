@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core.finding import Verdict
+from harness.judge.program_runs.program_evidence import program_remarks
+from harness.record import stored_run
 from tests.end_to_end.programs.test_programs import TracedRun
 from tests.end_to_end.support import machines
 
@@ -55,6 +57,8 @@ def test_only_the_status_that_made_the_command_fail_is_a_finding(traced_arm: Tra
     script = "sh -c './odd status 1; true'; sh -c './odd status 2' || exit 1"
     found, cell = traced_arm.judged("sh", "-ec", script)
     assert (found, cell.verdict) == (["exit-odd_status_2-2"], Verdict.FAIL)
+    (_, told) = program_remarks(traced_arm.cells.parent, stored_run.read(traced_arm.cells.parent).record)
+    assert told == "programs of armv5 that failed as what ran them expected, and are not judged: ./odd status 1"
 
 
 def test_a_shell_that_ends_at_a_failure_leaves_its_earlier_failures_in_doubt(traced_arm: TracedRun) -> None:
