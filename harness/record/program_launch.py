@@ -8,7 +8,7 @@
 - CELL/trouble: executions that could not be traced, a line each
 - CELL/left: the number of processes that it left running, and that the tracer ended
 - CELL/expected: the programs of a failed command whose status something above them expected, a line each
-- CELL/callers, CELL/caller-ends: the processes above programs that failed; see program_callers.py
+- CELL/callers, CELL/caller-ends: the processes above programs that failed; see harness/run/programs/tracer.c
 - CELL/objects/KEY/NAME: copies of the programs and libraries that a fault is in; KEY is made of their path
 - CELL/guest-N/launch: one execution; see harness/run/programs/starter.c
 - CELL/guest-N/ends: the ends of its processes; see harness/run/programs/tracer.c

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from harness.analysis.detectors.registry import OBSERVERS
 from harness.core.errors import ABSENT_FILE
 from harness.record import cell_events, event_log, fault_log, program_launch
-from harness.record.program_callers import read_callers
 from harness.run.programs.expected_ends import Opinion, opinion
+from harness.run.programs.program_callers import read_callers
 from harness.run.servers.endings import describe_exit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from harness.record.program_callers import Caller
     from harness.record.program_launch import CommandRecord, ProcessNote, ProgramLaunch
+    from harness.run.programs.program_callers import Caller
     from harness.run.programs.traced_command import CommandEnd
 
 TIMERS = frozenset({signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGXCPU})

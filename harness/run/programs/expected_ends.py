@@ -19,7 +19,7 @@ from harness.core.errors import ABSENT_FILE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from harness.record.program_callers import Caller
+    from harness.run.programs.program_callers import Caller
 
 LATER_MS = 1000
 """How much later than a driver's end a file is not its own."""

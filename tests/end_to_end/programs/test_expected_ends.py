@@ -10,7 +10,6 @@ from harness.core.finding import Verdict
 from harness.judge.program_runs.program_evidence import program_remarks
 from harness.record import stored_run
 from tests.end_to_end.programs.test_programs import TracedRun
-from tests.end_to_end.support import machines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,11 +98,12 @@ test('expected', odd, args: ['status', '2'], should_fail: true)
 """
 
 
+@pytest.mark.slow(instead="test_ctests_log_says_which_test_failed, test_mesons_log_says_what_came_of_a_test")
 @pytest.mark.parametrize(
     ("files", "script"),
     [
-        machines.beyond({"CTestTestfile.cmake": CTEST}, "ctest"),
-        machines.beyond({"meson.build": MESON}, "meson setup b >&2 && meson test -C b"),
+        ({"CTestTestfile.cmake": CTEST}, "ctest"),
+        ({"meson.build": MESON}, "meson setup b >&2 && meson test -C b"),
     ],
     ids=["ctest", "meson"],
 )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from harness.record.program_callers import Caller
 from harness.run.programs.expected_ends import Opinion, opinion
+from harness.run.programs.program_callers import Caller
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The processes above programs of a traced command that failed, as harness/run/programs/tracer.c recorded them.
+"""The processes above programs of a traced command that failed, as tracer.c recorded them.
 
 They may be programs of the host: shells, make, drivers of tests. A program whose end none of them minded did not fail.
 """

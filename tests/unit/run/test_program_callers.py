@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.record import program_launch
-from harness.record.program_callers import Caller, read_callers
+from harness.run.programs.program_callers import Caller, read_callers
 
 if TYPE_CHECKING:
     from pathlib import Path
