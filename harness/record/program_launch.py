@@ -7,6 +7,8 @@
 - CELL/natives-here: the paths of those below the command's folder
 - CELL/trouble: executions that could not be traced, a line each
 - CELL/left: the number of processes that it left running, and that the tracer ended
+- CELL/expected: the programs of a failed command whose status something above them expected, a line each
+- CELL/callers, CELL/caller-ends: the processes above programs that failed; see harness/run/programs/tracer.c
 - CELL/objects/KEY/NAME: copies of the programs and libraries that a fault is in; KEY is made of their path
 - CELL/guest-N/launch: one execution; see harness/run/programs/starter.c
 - CELL/guest-N/ends: the ends of its processes; see harness/run/programs/tracer.c
@@ -50,9 +52,10 @@ path.
 """
 STRANGERS, TROUBLE, LEFT, OBJECTS, CHANGED = "strangers", "trouble", "left", "objects", "changed"
 NATIVES, NATIVES_HERE = "natives", "natives-here"
+CALLERS, CALLER_ENDS, EXPECTED = "callers", "caller-ends", "expected"
 FILES = frozenset(
     {COMMAND, LAUNCH, ENDS, INPUT, INPUT_LOST, CHANGED, CONFIGURE, STRANGERS, REFUSED, NATIVES, TROUBLE, LEFT}
-    | {BUILT_OTHERWISE, NATIVES_HERE}
+    | {BUILT_OTHERWISE, NATIVES_HERE, CALLERS, CALLER_ENDS, EXPECTED}
 )
 LONGEST_TITLE = 60
 LONGEST_OUTPUT = 4096
@@ -103,6 +106,10 @@ class ProcessNote(Record, frozen=True):
     """Its place among the ends of all the command's processes of the target, from 1; 0 if it is not recorded."""
     ended_ms: int = 0
     """When, in milliseconds since 1970; 0 if it is not recorded."""
+    process: int = 0
+    """Its number among the command's processes, from 1; 0 if it is not recorded."""
+    caller: int = 0
+    """The number of the process that made it; 0 if it is not recorded."""
 
 
 class ProgramLaunch(Record, frozen=True):
@@ -237,7 +244,10 @@ def read_ends(guest: Path) -> list[ProcessNote]:
     """The ends of a guest's processes, as the tracer recorded them, without unreadable lines."""
     path = guest / ENDS
     lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
-    found = (re.fullmatch(r"(\d+) (exited|killed|replaced)(?: (\d+))?(?: (\d+) (\d+))?", line) for line in lines)
+    found = (
+        re.fullmatch(r"(\d+) (exited|killed|replaced)(?: (\d+))?(?: (\d+) (\d+)(?: (\d+) (\d+))?)?", line)
+        for line in lines
+    )
     return [
         ProcessNote(
             pid=int(one[1]),
@@ -245,6 +255,8 @@ def read_ends(guest: Path) -> list[ProcessNote]:
             number=int(one[3] or 0),
             order=int(one[4] or 0),
             ended_ms=int(one[5] or 0),
+            process=int(one[6] or 0),
+            caller=int(one[7] or 0),
         )
         for one in found
         if one is not None

@@ -439,12 +439,31 @@ def test_a_thread_is_reproduced_only_by_a_finding_that_was_read_as_its_fault() -
         assert f" {told} |" in page.thread_rows(LIST, stored, survey_of())[-2]
 
 
+def test_a_thread_that_the_survey_did_not_show_may_be_reproduced_by_hand() -> None:
+    thread = Thread(name="odd/odd#1", about="it fails", by_hand=("sparc64 key.c:5", "armv5 a|b.c:7"), section="odd-1")
+    read = Reading(package="odd", finding="*", cause="program", because="It is.", thread="odd/odd#1")
+    survey = Survey(tools=(), named=(NamedPackage(name="odd", threads=(thread,)),), readings=(read,))
+    told = page.thread_rows(LIST, Answers(), survey)[-1]
+    assert told.endswith(r"| reproduced [by hand](PROGRAMS.md#odd-1) | `sparc64` key.c:5, `armv5` a\|b.c:7 |")
+    shown = page.thread_rows(LIST, Answers(answers=(answer(judgement(failed=True)),)), survey)[-1]
+    assert shown.endswith("| reproduced | `armv5` odd.c:7 |")
+
+
+def anchors() -> set[str]:
+    """The sections of docs/PROGRAMS.md."""
+    lines = (ROOT / "docs" / "PROGRAMS.md").read_text("utf-8").splitlines()
+    return {line.strip("# ").lower().replace(" ", "-").replace(".", "") for line in lines if line[:2] == "##"}
+
+
+def test_each_run_by_hand_has_a_section() -> None:
+    threads = [thread for named in document.survey().named for thread in named.threads if thread.by_hand]
+    assert {thread.section for thread in threads} <= anchors()
+    assert all(place.count(" ") == 1 for thread in threads for place in thread.by_hand)
+
+
 def test_each_reading_is_of_a_stored_finding_and_its_section_exists() -> None:
     stored, survey = document.read(), document.survey()
-    text = (ROOT / "docs" / "PROGRAMS.md").read_text("utf-8")
-    anchors = {
-        line.strip("# ").lower().replace(" ", "-").replace(".", "") for line in text.splitlines() if line[:2] == "##"
-    }
+    sections = anchors()
     for one in survey.readings:
         seen = [
             fault
@@ -454,7 +473,7 @@ def test_each_reading_is_of_a_stored_finding_and_its_section_exists() -> None:
             and bool(fault) is (answered.verdict is not Verdict.UNKNOWN)
         ]
         assert seen, f"{one.package}: {one.finding}"
-        assert not one.link or one.link in anchors, one.link
+        assert not one.link or one.link in sections, one.link
         threads = {thread.name for named in survey.named if named.name == one.package for thread in named.threads}
         assert not one.thread or one.thread in threads
 

@@ -50,6 +50,10 @@ class Thread(Record, frozen=True):
     """`marbl/Mash#108`: the repository and the number of the issue at GitHub."""
     about: str
     """What it reports, in a few words."""
+    by_hand: tuple[str, ...] = ()
+    """Where runs by hand showed it, each a target and a place: `sparc64 key.c:5`. Empty if none did."""
+    section: str = ""
+    """The section of docs/PROGRAMS.md about these, without `#`."""
 
     @property
     def link(self) -> str:

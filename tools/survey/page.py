@@ -136,7 +136,9 @@ def thread_rows(chosen: PackageList, stored: Answers, survey: Survey) -> list[st
 
 
 def _shown(thread: Thread, package: Package, stored: Answers, survey: Survey) -> tuple[str, str]:
-    """The verdict about a report, and the places of the findings that show it; else the targets that ran."""
+    """The verdict about a report, and where findings show it, by hand only if the survey does not; else the targets
+    that ran.
+    """
     answers = [answer for trial in package.trials if (answer := stored.of(trial))]
     places = [
         f"`{answer.target}` {as_text(fault.place)}".strip()
@@ -146,6 +148,10 @@ def _shown(thread: Thread, package: Package, stored: Answers, survey: Survey) ->
     ]
     if places:
         return "reproduced", ", ".join(dict.fromkeys(places))
+    if thread.by_hand:
+        shown = (one.partition(" ") for one in thread.by_hand)
+        told = ", ".join(f"`{target}` {as_text(place)}" for target, _, place in shown)
+        return f"reproduced [by hand](PROGRAMS.md#{thread.section})", told
     ran = ", ".join(f"`{one.target}`" for one in answers if one.verdict is not Verdict.UNKNOWN)
     return ("not seen", ran) if ran else ("its tests did not run" if answers else "not run yet", "")
 

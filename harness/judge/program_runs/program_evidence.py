@@ -160,6 +160,9 @@ def _remarks(cell: Path, target: str) -> Iterator[str]:
     skipped = sum(map(program_launch.is_skipped_test, guests))
     if skipped:
         yield f"programs of {target} that ended with status {program_launch.SKIPPED}, as a skipped test does: {skipped}"
+    if expected := program_launch.lines_of(cell, program_launch.EXPECTED):
+        told = listed(list(dict.fromkeys(expected)))
+        yield f"programs of {target} that failed as what ran them expected, and are not judged: {told}"
     changed = [path for guest in guests for path in program_launch.lines_of(guest, program_launch.CHANGED)]
     if changed:
         paths = listed(list(dict.fromkeys(changed)))

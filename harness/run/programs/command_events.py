@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from harness.analysis.detectors.registry import OBSERVERS
 from harness.core.errors import ABSENT_FILE
 from harness.record import cell_events, event_log, fault_log, program_launch
+from harness.run.programs.expected_ends import Opinion, opinion
+from harness.run.programs.program_callers import read_callers
 from harness.run.servers.endings import describe_exit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from harness.record.program_launch import CommandRecord, ProcessNote, ProgramLaunch
+    from harness.run.programs.program_callers import Caller
     from harness.run.programs.traced_command import CommandEnd
 
 TIMERS = frozenset({signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGXCPU})
@@ -47,6 +50,13 @@ class _EmulatedProgram(NamedTuple):
         """The same of its first process alone."""
         first = self._first
         return first is not None and first.how != "replaced" and bool(first.number)
+
+    def opinion(self, callers: Mapping[int, Caller]) -> Opinion:
+        """What the processes above it made of its failure. No crash is expected."""
+        first = self._first
+        if first is None or self.launch is None or (first.how == "killed" and first.number in fault_log.CRASHES):
+            return Opinion.FAILED
+        return opinion(first.process, first.caller, callers, self.launch.words)
 
     @property
     def is_skipped(self) -> bool:
@@ -124,15 +134,25 @@ def _failed(programs: Sequence[_EmulatedProgram]) -> list[str]:
     return [] if any(one.is_unwatched for one in programs) else failed
 
 
-def _blamed(programs: Sequence[_EmulatedProgram]) -> list[_EmulatedProgram]:
-    """The programs whose end may be why their command failed; none if the end of any program may be unknown.
+class _Failed(NamedTuple):
+    """The programs of a failed command that failed, by what the processes above them made of it."""
 
-    A test that was skipped is one, or a program that another process ended, only if no other program failed.
+    blamed: Sequence[_EmulatedProgram] = ()
+    """Their end may be why the command failed."""
+    survived: Sequence[_EmulatedProgram] = ()
+    expected: Sequence[_EmulatedProgram] = ()
+
+
+def _opinions(programs: Sequence[_EmulatedProgram], callers: Mapping[int, Caller]) -> _Failed:
+    """The programs that failed; none if the end of any program may be unknown.
+
+    A test that was skipped is blamed, or a program that another process ended, only if no other program failed.
     """
     if any(one.is_unwatched for one in programs):
-        return []
-    failed = [one for one in programs if one.has_failed_itself]
-    return [one for one in failed if not (one.is_skipped or one.is_killed)] or failed
+        return _Failed()
+    opinions = [(one, one.opinion(callers)) for one in programs if one.has_failed_itself]
+    failed, survived, expected = ([one for one, held in opinions if held is each] for each in Opinion)
+    return _Failed([one for one in failed if not (one.is_skipped or one.is_killed)] or failed, survived, expected)
 
 
 def write_events(
@@ -145,9 +165,12 @@ def write_events(
     log = event_log.EventLog(cell / event_log.NAME)
     log.append(cell_events.CollectedEvent(tests=1))
     programs = list(_emulated_programs(cell))
-    blamed = _blamed(programs) if end.code else []
+    opinions = _opinions(programs, read_callers(cell)) if end.code else _Failed()
     for one in programs:
-        log.append(one.event(command.title, blamed=one in blamed))
+        log.append(one.event(command.title, blamed=one in opinions.blamed))
+    if opinions.expected:
+        expected = "".join(f"{text}\n" for text in _texts(opinions.expected))
+        (cell / program_launch.EXPECTED).write_text(expected, "utf-8", "replace")
     began_ms = _modified_ms(counts_from) if counts_from is not None else 0
     of_tests = [one for one in programs if not one.began_before(began_ms or 0)]
     outcome, message, doubt = _outcome(
@@ -160,6 +183,8 @@ def write_events(
         natives=program_launch.lines_of(cell, program_launch.NATIVES),
         here=program_launch.natives_here(cell),
         failed=_failed(programs),
+        blamed=_texts(opinions.blamed),
+        survived=_texts(opinions.survived),
     )
     if began_ms is None and not end.code:
         # A command that failed may not have got to its tests.
@@ -171,6 +196,11 @@ def write_events(
     )
     log.close(tests=1, failed=int(outcome == "failed"))
     return int(outcome == "failed")
+
+
+def _texts(programs: Sequence[_EmulatedProgram]) -> list[str]:
+    """Their command lines, each as one line."""
+    return [" ".join(one.launch.text.splitlines()) for one in programs if one.launch is not None]
 
 
 def _modified_ms(path: Path) -> int | None:
@@ -213,11 +243,14 @@ def _outcome(
     natives: list[str],
     here: list[str],
     failed: list[str],
+    blamed: list[str],
+    survived: list[str],
 ) -> tuple[cell_events.Outcome, str, str]:
     """The outcome of the command, its message, and why that says nothing about the target.
 
     `count`: the number of programs that ran. `before`: how many of them ran before the tests, and count as skipped
-    tests. `natives`: the host's programs that ran. `here`: those below the command's folder.
+    tests. `natives`: the host's programs that ran. `here`: those below the command's folder. `blamed`: those of the
+    failed programs whose status nothing expected. `survived`: those after which a shell went on that ends at a failure.
     """
     where = "in its tests" if before else "below it"
     if count == before:
@@ -231,11 +264,18 @@ def _outcome(
         return "skipped", f"Skipped: {told}, as skipped tests do", ""
     if not end.code:
         return "passed", "", ""
-    shown = [
-        *failed[-SHOWN_PROGRAMS:],
-        *([f"and {len(failed) - SHOWN_PROGRAMS} more"] if len(failed) > SHOWN_PROGRAMS else []),
-    ]
     if not failed:
         why = f"{end.text}, and no program of {target} is known to have failed, of {count} that ran"
         return "failed", f"{command.title}: {end.text}", f"{why}: the reason lies outside of them"
-    return "failed", f"the command failed: {end.text}; of its programs: {'; '.join(shown)}", ""
+    if not blamed:
+        why = f"{end.text}, and what ran the programs of {target} that failed expected it: {_shown(failed)}"
+        return "failed", f"{command.title}: {end.text}", f"{why}; the reason may lie outside of them"
+    doubt = f"a shell that ends at a failure went on after programs, as if it expected it: {_shown(survived)}"
+    told = f"the command failed: {end.text}; of its programs: {_shown(blamed)}"
+    return "failed", told, doubt if survived else ""
+
+
+def _shown(programs: list[str]) -> str:
+    """The last of the programs, and how many more there are."""
+    more = [f"and {len(programs) - SHOWN_PROGRAMS} more"] if len(programs) > SHOWN_PROGRAMS else []
+    return "; ".join([*programs[-SHOWN_PROGRAMS:], *more])

@@ -21,9 +21,10 @@
  *
  * HOME/guest-N/       a ledger for the emulator's fault log
  * HOME/guest-N/refused  the kernel refused the execution, as it would have refused the program: the error's number
- * HOME/guest-N/ends   a line for each end of a process that was guest N: `PID exited STATUS N MS`, `PID killed SIGNAL
- *                     N MS`, where N counts the ends of all guests and MS is the time in ms since 1970, and
- *                     `PID replaced` if it executed something else
+ * HOME/guest-N/ends   a line for each end of a process that was guest N: `PID exited STATUS N MS NUMBER CALLER`, `PID
+ *                     killed SIGNAL N MS NUMBER CALLER`, where N counts the ends of all guests, MS is the time in ms
+ *                     since 1970, NUMBER counts the processes, and CALLER is the number of what made this one, or 0;
+ *                     and `PID replaced` if it executed something else
  * HOME/guest-N/log    the last bytes that guest N wrote to its standard output and error, once a process of it failed
  * HOME/guest-N/input  what it has read of its standard input, if that is a pipe, a socket or a terminal; replaced by
  *                     input-lost once it is too long
@@ -34,6 +35,12 @@
  * HOME/trouble        a line for everything that could not be traced
  * HOME/guest-N/left   a line for each process of guest N that still ran when the tracer ended it: `PID`
  * HOME/left           the number of processes that the command left running, which the tracer ended
+ * HOME/callers        the processes above those of guests that failed, whatever they execute. Words, each ended by a NUL
+ *                     byte: number, number of the process that made it or 0, working folder, number of arguments, and
+ *                     these, as they were when the guest failed. A process that had ended before has no folder and none
+ * HOME/caller-ends    how these processes ended: `NUMBER exited STATUS MS LAST STATUS`, `NUMBER killed SIGNAL MS LAST
+ *                     STATUS`, where LAST is the number of the last process to end that it made, and its status as
+ *                     shells count it: 128 more than a signal; 0 and 0 without one
  * PLACE/environment   the variables with which the command began
  * PLACE/N.words       the words that the starter puts before the arguments, see there
  * PLACE/status        how the command ended, and the number of guests: `exited STATUS N` or `killed SIGNAL N`
@@ -75,15 +82,29 @@
 #define LAST_BYTES 4096  /* of what a program writes */
 #define MOST_INPUT (1 << 20)
 #define MOST_NATIVES 64
+#define MOST_CALLER_WORDS (1 << 14) /* bytes of the arguments of a process above a guest */
 #define SEEN_BYTES (PATH_MAX + 64) /* a path below /proc/PID */
 
 typedef struct {
     unsigned class, order, machine;
 } Header;
 
+/* A process of the command. It is kept until it has ended, and all that it made. */
+typedef struct Process {
+    struct Process *caller; /* what made it; NULL for the command, and if it is unknown */
+    long number;
+    size_t users; /* its threads, and the processes that it made */
+    pid_t pid;
+    int is_noted, has_ended, status;
+    long long ended_ms;
+    long last; /* the number of the last process to end that it made, which ended so: */
+    int last_status;
+} Process;
+
 /* A thread that is traced. */
 typedef struct {
     pid_t tid, pid;
+    Process *process;
     long guest, pending; /* `pending`: the guest that it will become, while the kernel executes the starter */
     char *path;          /* of that execution */
     const char *unread; /* why it is unknown what it executes; NULL if that is known */
@@ -111,7 +132,7 @@ static Header wanted[MOST_HEADERS], own;
 static size_t wanted_count;
 static Thread *threads;
 static size_t thread_count, thread_room;
-static long last_number, last_end;
+static long last_number, last_end, last_process;
 static Output *outputs;
 static volatile sig_atomic_t alarms;
 
@@ -155,6 +176,26 @@ static Thread *thread_of(pid_t tid)
     return NULL;
 }
 
+static Process *new_process(pid_t pid, Process *caller)
+{
+    Process *process = malloc(sizeof *process);
+    if (!process)
+        fail("no memory for", "processes");
+    *process = (Process){.caller = caller, .number = ++last_process, .users = 1, .pid = pid};
+    if (caller)
+        caller->users++;
+    return process;
+}
+
+static void release(Process *process)
+{
+    while (process && !--process->users) {
+        Process *caller = process->caller;
+        free(process);
+        process = caller;
+    }
+}
+
 /* The thread, which may be new: it belongs to the guest of its process or, in a new process, of its parent. */
 static Thread *add_thread(pid_t tid)
 {
@@ -176,13 +217,19 @@ static Thread *add_thread(pid_t tid)
         if (!(threads = realloc(threads, thread_room * sizeof *threads)))
             fail("no memory for", "threads");
     }
-    threads[thread_count] = (Thread){.tid = tid, .pid = pid, .guest = guest};
+    Process *process = above ? above->process : NULL;
+    if (above && pid != tid)
+        process->users++;
+    else
+        process = new_process(pid, process);
+    threads[thread_count] = (Thread){.tid = tid, .pid = pid, .process = process, .guest = guest};
     return &threads[thread_count++];
 }
 
 static void forget(Thread *thread)
 {
     free(thread->path);
+    release(thread->process);
     *thread = threads[--thread_count];
 }
 
@@ -879,17 +926,72 @@ static void at_executed(Thread *thread)
     thread->pending = 0;
 }
 
+/* ---- How programs and what ran them ended ---- */
+
+static const char *how_of(int status)
+{
+    return WIFEXITED(status) ? "exited" : "killed";
+}
+
+static int number_of(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status);
+}
+
+static void note_caller_end(const Process *process)
+{
+    note(home, "caller-ends", "%ld %s %d %lld %ld %d\n", process->number, how_of(process->status),
+         number_of(process->status), process->ended_ms, process->last,
+         WIFEXITED(process->last_status) ? WEXITSTATUS(process->last_status) : 128 + WTERMSIG(process->last_status));
+}
+
+static void note_caller(const Process *process)
+{
+    char path[PATH_MAX], link[64], now_in[PATH_MAX], words[MOST_CALLER_WORDS + 1];
+    size_t count = 0, length = process->has_ended ? 0 : entry_of(process->pid, "cmdline", words, MOST_CALLER_WORDS);
+    if (length && words[length - 1])
+        words[length++] = 0;
+    for (size_t i = 0; i < length; i++)
+        count += !words[i];
+    snprintf(link, sizeof link, "/proc/%d/cwd", process->pid);
+    ssize_t some = process->has_ended ? 0 : readlink(link, now_in, sizeof now_in - 1);
+    now_in[some > 0 ? some : 0] = 0;
+    snprintf(path, sizeof path, "%s/callers", home);
+    FILE *file = fopen(path, "ae");
+    if (!file || fprintf(file, "%ld%c%ld%c%s%c%zu%c", process->number, 0, process->caller ? process->caller->number : 0, 0,
+                         now_in, 0, count, 0) < 0 ||
+        fwrite(words, 1, length, file) != length || fclose(file) != 0)
+        fail("cannot write", path);
+    if (process->has_ended)
+        note_caller_end(process);
+}
+
 static void at_end(Thread *thread, int status)
 {
     /* It was killed during the execution. */
     give_up(thread, EAGAIN);
-    if (thread->guest && thread->tid == thread->pid) {
+    Process *process = thread->process;
+    if (thread->tid == thread->pid) {
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
-        note_of_guest(thread->guest, "ends", "%d %s %d %ld %lld\n", thread->pid, WIFEXITED(status) ? "exited" : "killed",
-                      WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), ++last_end,
-                      now.tv_sec * 1000LL + now.tv_nsec / 1000000);
+        process->has_ended = 1;
+        process->status = status;
+        process->ended_ms = now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+        if (process->caller) {
+            process->caller->last = process->number;
+            process->caller->last_status = status;
+        }
+        if (process->is_noted)
+            note_caller_end(process);
+    }
+    if (thread->guest && thread->tid == thread->pid) {
+        note_of_guest(thread->guest, "ends", "%d %s %d %ld %lld %ld %ld\n", thread->pid, how_of(status), number_of(status),
+                      ++last_end, process->ended_ms, process->number, process->caller ? process->caller->number : 0);
         end_output(thread->guest, status != 0);
+        for (Process *one = status ? process->caller : NULL; one && !one->is_noted; one = one->caller) {
+            one->is_noted = 1;
+            note_caller(one);
+        }
     }
     forget(thread);
 }

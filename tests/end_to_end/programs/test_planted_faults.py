@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +16,7 @@ from tests.end_to_end.support import machines
 from tests.support import fakes
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
 pytestmark = pytest.mark.end_to_end
 
@@ -50,3 +53,42 @@ def test_a_finding_opens_at_the_line_of_a_planted_fault_and_replays(tmp_path: Pa
         one["file"]: plumb(tmp_path, "replay", one["replay"].rpartition(" ")[2]).returncode for one in found["findings"]
     }
     assert replayed == dict.fromkeys(FAULTS[target], ExitCode.FINDINGS)
+
+
+GO = {"GOARCH": "arm", "GOARM": "5", "CGO_ENABLED": "0", "GOEXPERIMENT": "nodwarf5"}
+RUST_TARGET = "armv5te-unknown-linux-gnueabi"
+
+
+def lacking(compiler: str) -> str:
+    """Why a language's compiler makes no program of the target; empty if it does."""
+    if shutil.which(compiler) is None:
+        return f"there is no {compiler}"
+    if compiler == "rustc":
+        words = ["rustc", "--print", "target-libdir", "--target", RUST_TARGET]
+        told = subprocess.run(words, capture_output=True, encoding="utf-8", check=True).stdout.strip()
+        return "" if Path(told).is_dir() else f"{compiler} has no library for {RUST_TARGET}"
+    return ""
+
+
+@pytest.mark.slow(instead="nothing: few hosts have these compilers with the target's libraries")
+@pytest.mark.parametrize(
+    ("name", "words", "environment"),
+    [
+        ("stamp.go", ["go", "build"], GO),
+        ("record.rs", ["rustc", "-g", "-O", "--target", RUST_TARGET, "-C", "linker=arm-linux-gnueabi-gcc"], {}),
+    ],
+    ids=["go", "rust"],
+)
+def test_a_fault_of_another_language_opens_at_its_line(
+    tmp_path: Path, name: str, words: Sequence[str], environment: Mapping[str, str]
+) -> None:
+    if reason := lacking(words[0]):
+        pytest.skip(reason)
+    shutil.copy2(PROGRAMS / name, tmp_path)
+    command = [*words, "-o", "planted", name]
+    subprocess.run(command, cwd=tmp_path, env={**os.environ, **environment}, check=True)
+    code, found = executed(tmp_path, "armv5", ["./planted"])
+    assert code == ExitCode.FINDINGS
+    first = found["findings"][0]
+    assert (first["kind"], first["file"]) == ("alignment", name)
+    assert {first["line"]} == marked(name)
