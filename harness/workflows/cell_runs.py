@@ -449,7 +449,7 @@ def preceded_tests(cell: Path, names: Collection[str]) -> list[str]:
 def none_started(cell: Path) -> bool:
     """Whether a cell's servers died while they started, and no test passed."""
     events = event_log.read(cell / event_log.NAME).events
-    ends = {one.end for one in events if isinstance(one, cell_events.GuestEvent) and not one.oracle}
+    ends = {one.end for one in events if isinstance(one, cell_events.GuestEvent) and not (one.oracle or one.target)}
     passed = any(isinstance(one, cell_events.TestEvent) and one.outcome == "passed" for one in events)
     return ends == {"start-failed"} and not passed
 
