@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import closing
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from harness.protocol.resp import ServerGoneError
+from harness.protocol.resp import Client, ServerGoneError
 from suites.order import crowd
 from suites.order.crowd import OK, Exchange, bulk, integer
 
@@ -27,11 +28,12 @@ CLIENTS = 3
 class PipelineServer:
     """Replies to each pipeline of a client as a function says; nothing closes the connection."""
 
-    deadline_seconds = 0.5
-
-    def __init__(self, reply: Callable[[int], list[bytes] | None]) -> None:
-        """`reply`: the pieces of the reply to a client's Nth pipeline, sent one by one; None for silence."""
+    def __init__(self, reply: Callable[[int], list[bytes] | None], *, pongs: bool = True) -> None:
+        """`reply`: the pieces of the reply to a client's Nth pipeline, sent one by one; None for silence. `pongs`:
+        whether it answers PING meanwhile.
+        """
         self._reply = reply
+        self._pongs = pongs
         self.connections = 0
         self.access = self
         self._ends: list[socket.socket] = []
@@ -43,6 +45,14 @@ class PipelineServer:
         self.connections += 1
         threading.Thread(target=self._serve, args=(ours,), daemon=True).start()
         return theirs
+
+    def client(self, *, deadline_seconds: float) -> Client:
+        ours, theirs = socket.socketpair()
+        theirs.settimeout(deadline_seconds)
+        self._ends.append(ours)
+        if self._pongs:
+            ours.sendall(b"+PONG\r\n")
+        return Client(theirs)
 
     def _serve(self, connected: socket.socket) -> None:
         with closing(connected):
@@ -101,6 +111,33 @@ def test_a_server_that_closes_its_connections_is_gone() -> None:
         meet(PipelineServer(lambda number: [] if number else [OK, bulk(b"x"), integer(1)]), seconds=LONG_SECONDS)
 
 
-def test_a_server_that_never_replies_is_silent() -> None:
-    with pytest.raises(TimeoutError, match="none of 3 clients had a reply"):
-        meet(PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)]))
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowd, "SILENT_SECONDS", 0.5)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_answers_nobody_hangs() -> None:
+    with pytest.raises(TimeoutError):
+        meet(
+            PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)], pongs=False),
+            seconds=LONG_SECONDS,
+        )
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_reply_that_never_comes_is_lost_if_the_server_answers_another_client() -> None:
+    """A thread of the server may have seen an old queue: its job is gone. This is no matter of time."""
+    with pytest.raises(AssertionError, match="answers a new client, and 3 others have no reply"):
+        meet(PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)]), seconds=LONG_SECONDS)
+
+
+def test_what_arrives_late_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine may be suspended for longer than the limit: only one look is lost."""
+    monkeypatch.setattr(crowd, "SILENT_SECONDS", 3.0)
+
+    def reply(_: int) -> list[bytes]:
+        time.sleep(0.6)
+        return [OK + bulk(b"x") + integer(1)]
+
+    meet(PipelineServer(reply), seconds=2)

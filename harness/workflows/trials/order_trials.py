@@ -7,6 +7,7 @@ harness.judge.opinions.in_order judges them.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import Counter
@@ -28,15 +29,16 @@ FEWEST = 3
 """How often the tests run in each order at least."""
 MOST = 10
 """How often at most."""
-MOST_TO_SEE = 40
-SECONDS_TO_SEE = 240.0
-"""How often the tests run, and how long, until a log names stores that another thread saw early. A test that fails at
-once often leaves none.
+MOST_TO_SEE = 4
+"""How many failures are awaited until a log names stores that a thread saw early where the program failed. A test that
+fails at once often leaves none.
 """
 MOST_PAIRS = 8
 """How many pairs of stores are tried alone."""
-MOST_SECONDS = 1200.0
-"""No run of a cell begins later."""
+MOST_SECONDS = 600.0
+"""No run of a cell that compares begins later."""
+PLACING_SECONDS = 300.0
+"""No run that looks for the stores begins later: so long after it is clear that memory order is to blame."""
 
 
 class Again(Protocol):
@@ -65,6 +67,8 @@ class OrderTrials:
         self._end: float = (
             after._end if after is not None else time.monotonic() + MOST_SECONDS  # noqa: SLF001 - its own class
         )
+        self._placed_by: float | None = None
+        """When the search for the stores ends, once it has begun."""
 
     def run(self, tests: Sequence[str], late: Sequence[str]) -> None:
         """Run tests until they are judged. `late`: those of them that failed because a time limit expired, which the
@@ -77,10 +81,26 @@ class OrderTrials:
             return
         in_order.tests = delayed.tests = alone.tests = suspected
         self._compare(in_order, delayed)
-        if not any(is_rarer(delayed.shown[name], delayed.runs, in_order.runs) for name in in_order.unseen):
-            return
-        folders = self._named_folders(delayed)
-        for pair in self._pairs(folders)[:MOST_PAIRS]:
+        blamed = [name for name in in_order.unseen if is_rarer(delayed.shown[name], delayed.runs, in_order.runs)]
+        if blamed:
+            self._placed_by = time.monotonic() + PLACING_SECONDS
+            # One finding has one place, and each test more makes a run longer.
+            in_order.tests = alone.tests = [delayed.quickest(blamed)]
+            self._place(in_order, delayed, alone)
+
+    def _place(self, in_order: _Counts, delayed: _Counts, alone: _Counts) -> None:
+        """Find a pair of stores with which one test fails."""
+        seeing, tried = _Counts(alone.tests), set[StorePair]()
+        while len(tried) < MOST_PAIRS and self._may_run():
+            found = [one for one in self._pairs([*delayed.failed, *seeing.failed]) if one[1] not in tried]
+            is_seen = bool(found) and found[0][0] > 0
+            if not is_seen and len(seeing.failed) < MOST_TO_SEE and seeing.runs < MOST:
+                self._delayed(seeing, pauses=True)
+                continue
+            if not found:
+                return
+            pair = found[0][1]
+            tried.add(pair)
             alone.reset()
             while alone.runs < FEWEST and not any(alone.shown.values()) and self._delayed(alone, pair=pair):
                 pass
@@ -98,31 +118,22 @@ class OrderTrials:
             if not self._delayed(delayed, pair=pair):
                 return
 
-    def _named_folders(self, delayed: _Counts) -> list[Path]:
-        """The folders of runs that failed, and whose threads saw stores early. With few pauses there may be none."""
-        folders = [folder for folder in delayed.failed if stored_run.overtakes(folder)]
-        seeing, end = _Counts(delayed.tests), time.monotonic() + SECONDS_TO_SEE
-        while not folders and seeing.runs < MOST_TO_SEE and time.monotonic() < end:
-            if not self._delayed(seeing, pauses=True):
-                break
-            folders = [folder for folder in seeing.failed if stored_run.overtakes(folder)]
-        return folders
-
-    def _pairs(self, folders: Sequence[Path]) -> list[StorePair]:
-        """The pairs of stores that other threads saw, the likeliest first: those seen where a program's log says that
-        it failed, and those seen in most runs.
+    def _pairs(self, folders: Sequence[Path]) -> list[tuple[int, StorePair]]:
+        """The pairs of stores that other threads saw in runs that failed, the likeliest first: those seen where a
+        program's log says that it failed, and those seen in most runs. Each with the number of names, of its load's
+        function and file, that the log has.
         """
         runs: Counter[StorePair] = Counter()
-        is_near: dict[StorePair, int] = {}
+        nearness: Counter[StorePair] = Counter()
         for folder in folders:
             words = _words_of_logs(folder)
-            found = stored_run.overtakes(folder)
-            runs.update({StorePair(early=one.early, late=one.late) for one in found})
-            for one in found:
+            near: dict[StorePair, int] = {}
+            for one in stored_run.overtakes(folder):
                 pair = StorePair(early=one.early, late=one.late)
-                nearness = sum(name in words for name in self._again.named(one))
-                is_near[pair] = max(nearness, is_near.get(pair, 0))
-        return sorted(runs, key=lambda pair: (-is_near[pair], -runs[pair]))
+                near[pair] = max(near.get(pair, 0), sum(name in words for name in self._again.named(one)))
+            runs.update(near.keys())
+            nearness |= Counter(near)
+        return [(nearness[pair], pair) for pair in sorted(runs, key=lambda pair: (-nearness[pair], -runs[pair]))]
 
     def _in_order(self, counts: _Counts, times: int) -> bool:
         """Run the tests in order. False if a run has no result, or there is no time left."""
@@ -149,7 +160,7 @@ class OrderTrials:
     def _may_run(self) -> bool:
         ordered, delayed = self._first
         is_broken = any(one.problem for one in [*self.ordered[ordered:], *self.delayed[delayed:]])
-        return not is_broken and time.monotonic() < self._end
+        return not is_broken and time.monotonic() < (self._end if self._placed_by is None else self._placed_by)
 
 
 class _Counts:
@@ -162,6 +173,8 @@ class _Counts:
     def reset(self) -> None:
         self.runs = 0
         self.shown: Counter[str] = Counter()
+        self.seconds: Counter[str] = Counter()
+        """How long each took, in all runs."""
         self.failed: list[Path] = []
         """The folders of runs in which a test failed."""
 
@@ -170,9 +183,16 @@ class _Counts:
         """The tests that failed in no run."""
         return [name for name in self.tests if not self.shown[name]]
 
+    def quickest(self, names: Sequence[str]) -> str:
+        """The test of these whose failures come soonest, one after the other."""
+        return min(names, key=lambda name: self.seconds[name] / max(1, self.shown[name]))
+
     def add(self, folder: Path) -> None:
         events = event_log.read(folder / event_log.NAME).events
         failed = {one.name for one in events if isinstance(one, TestEvent) and one.outcome == "failed"}
+        for one in events:
+            if isinstance(one, TestEvent):
+                self.seconds[one.name] += math.ceil(one.seconds)
         self.runs += 1
         self.shown.update(failed.intersection(self.tests))
         self.failed += [folder] if failed else []

@@ -14,7 +14,7 @@ from harness.workflows.trials import order_trials
 from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_TO_SEE, OrderTrials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from harness.record.fault_log import Overtake
@@ -33,16 +33,23 @@ class Program:
         in_order: Callable[[int], bool] = lambda _: False,
         delayed: Callable[[int], bool] = lambda _: True,
         seen: Sequence[StorePair] = (OTHER, OTHER, RIGHT),
+        seen_first: Sequence[StorePair] = (),
         needs_pauses: bool = False,
         needed: StorePair | None = RIGHT,
         problem: str = "",
+        seconds: Mapping[str, float] | None = None,
     ) -> None:
         """`in_order`, `delayed`: whether the Nth run of a kind fails. `seen`: the pairs in its log when it fails.
-        `needs_pauses`: only if threads pause. `needed`: the pair that is enough.
+        `needs_pauses`: only if threads pause, and `seen_first` otherwise. `needed`: the pair that is enough. `seconds`:
+        how long each test takes.
         """
         self._fails = {False: in_order, True: delayed}
         self._runs = {False: 0, True: 0}
         self._seen = seen
+        self._seen_first = seen_first
+        self._seconds = seconds or {}
+        self.tests: list[Sequence[str]] = []
+        """What ran, in each run while stores waited."""
         self._needs_pauses = needs_pauses
         self._needed = needed
         self._problem = problem
@@ -56,7 +63,9 @@ class Program:
 
     def delayed(self, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None) -> DelayedRun:
         failed = pair == self._needed if pair is not None else self._next(is_delayed=True)
-        seen = self._seen if failed and pair is None and (seed is not None or not self._needs_pauses) else []
+        is_late = self._needs_pauses and seed is None
+        seen = [] if pair is not None or not failed else self._seen_first if is_late else self._seen
+        self.tests.append(tests)
         self._leave(tests, folder, failed=failed, seen=seen)
         return DelayedRun(problem="", seal="", seed=seed, pair=pair)
 
@@ -69,7 +78,11 @@ class Program:
         guest.mkdir(parents=True)
         log = event_log.EventLog(folder / event_log.NAME)
         for name in tests:
-            log.append(cell_events.TestEvent(name=name, outcome="failed" if failed else "passed", seconds=0.1))
+            log.append(
+                cell_events.TestEvent(
+                    name=name, outcome="failed" if failed else "passed", seconds=self._seconds.get(name, 0.1)
+                )
+            )
         log.close(tests=len(tests), failed=len(tests) * failed)
         (guest / "log").write_text("ASSERTION FAILED ==> queue.c:66 'slot == NULL' is not true", "utf-8")
         lines = [json_codec.encode({**LINE, "early": one.early, "late": one.late}) + b"\n" for one in seen]
@@ -123,6 +136,26 @@ def test_threads_pause_more_often_with_other_seeds_until_a_log_names_stores(tmp_
     assert done.delayed[-1].pair == RIGHT
 
 
+def test_they_pause_too_if_the_first_logs_name_only_stores_that_others_read(tmp_path: Path) -> None:
+    """Correct programs see stores early, too, where their order does not matter."""
+    done = trials(tmp_path, Program(needs_pauses=True, seen_first=[OTHER]))
+    assert [one.pair for one in done.delayed] == [None] * (FEWEST + 1) + [RIGHT] * FEWEST
+
+
+def test_stores_that_no_load_where_the_program_failed_has_seen_are_tried_at_last(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(seen=[OTHER], needed=OTHER))
+    assert [one.pair for one in done.delayed] == [None] * (FEWEST + MOST_TO_SEE) + [OTHER] * FEWEST
+
+
+def test_only_the_test_that_fails_soonest_runs_with_pairs(tmp_path: Path) -> None:
+    """One fault often fails all tests of a suite, and has one place."""
+    program = Program(seconds={"slow": 20.0, "quick": 2.0, "idle": 20.0})
+    done = OrderTrials(tmp_path, program)
+    done.run(["slow", "quick", "idle"], [])
+    with_pairs = [tests for tests, one in zip(program.tests, done.delayed, strict=True) if one.pair is not None]
+    assert with_pairs == [["quick"]] * FEWEST
+
+
 def test_stores_that_no_log_names_are_not_sought_for_ever(tmp_path: Path) -> None:
     done = trials(tmp_path, Program(seen=()))
     assert len(done.delayed) == FEWEST + MOST_TO_SEE
@@ -149,3 +182,9 @@ def test_trials_of_several_programs_have_one_time_limit(tmp_path: Path, monkeypa
     second = OrderTrials(tmp_path, Program(), after=first)
     second.run([TEST], [])
     assert (second.ordered, second.delayed) == ([], [])
+
+
+def test_the_search_for_the_stores_has_a_time_limit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order_trials, "PLACING_SECONDS", 0)
+    done = trials(tmp_path, Program(seen=()))
+    assert len(done.delayed) == FEWEST
