@@ -125,6 +125,8 @@ def crowd(
         while selector.get_map():
             ready = selector.select(SILENT_SECONDS / _LOOKS)
             silent = 0 if ready else silent + 1
+            if silent and guest.reports_crash():
+                raise ServerGoneError("the server reports a crash, and keeps its connections open")
             if silent == _LOOKS:
                 _refuse_silence(guest, len(selector.get_map()))
             for key, _ in ready:

@@ -28,15 +28,21 @@ CLIENTS = 3
 class PipelineServer:
     """Replies to each pipeline of a client as a function says; nothing closes the connection."""
 
-    def __init__(self, reply: Callable[[int], list[bytes] | None], *, pongs: bool = True) -> None:
+    def __init__(
+        self, reply: Callable[[int], list[bytes] | None], *, pongs: bool = True, crashes: bool = False
+    ) -> None:
         """`reply`: the pieces of the reply to a client's Nth pipeline, sent one by one; None for silence. `pongs`:
-        whether it answers PING meanwhile.
+        whether it answers PING meanwhile. `crashes`: whether it says that it has crashed.
         """
+        self._crashes = crashes
         self._reply = reply
         self._pongs = pongs
         self.connections = 0
         self.access = self
         self._ends: list[socket.socket] = []
+
+    def reports_crash(self) -> bool:
+        return self._crashes
 
     def connection(self) -> socket.socket:
         ours, theirs = socket.socketpair()
@@ -130,6 +136,12 @@ def test_a_reply_that_never_comes_is_lost_if_the_server_answers_another_client()
     """A thread of the server may have seen an old queue: its job is gone. This is no matter of time."""
     with pytest.raises(AssertionError, match="answers a new client, and 3 others have no reply"):
         meet(PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)]), seconds=LONG_SECONDS)
+
+
+def test_a_server_that_reports_a_crash_is_gone_although_its_connections_are_open() -> None:
+    silent = PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)], crashes=True)
+    with pytest.raises(ServerGoneError, match="the server reports a crash"):
+        meet(silent, seconds=LONG_SECONDS)
 
 
 def test_what_arrives_late_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
