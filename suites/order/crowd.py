@@ -11,6 +11,7 @@ import selectors
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from harness.core.processes import scheduling
 from harness.protocol.resp import Client, ServerGoneError
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ PIPELINE = 100
 """Commands of a client before it reads a reply. The queues of Valkey 8 have 2048 slots for each thread, and a job for
 each command."""
 SILENT_SECONDS = 30.0
-"""How long all clients that wait may have no byte. A whole reply of an emulated server may take longer."""
+"""How long all clients that wait may have no byte, while the server does not wait for a processor. A whole reply of an
+emulated server may take longer.
+"""
 _LOOKS = 6
 """In how many parts of that time nothing may arrive. A machine that was suspended loses one."""
 _AT_ONCE = 1 << 16
@@ -121,14 +124,13 @@ def crowd(
             closing.callback(member.close)
             member.send()
             selector.register(member.connection, selectors.EVENT_READ, member)
-        silent = 0
+        silence = _Silence(guest)
         while selector.get_map():
             ready = selector.select(SILENT_SECONDS / _LOOKS)
-            silent = 0 if ready else silent + 1
-            if silent and guest.reports_crash():
-                raise ServerGoneError("the server reports a crash, and keeps its connections open")
-            if silent == _LOOKS:
-                _refuse_silence(guest, len(selector.get_map()))
+            if ready:
+                silence = _Silence(guest)
+            else:
+                silence.look(len(selector.get_map()))
             for key, _ in ready:
                 member = key.data
                 if not member.receive():
@@ -145,8 +147,27 @@ def crowd(
                 member.send()
 
 
-def _refuse_silence(guest: Guest, waiting: int) -> None:
-    """Clients wait in vain: the server hangs, or it has lost their requests or its replies."""
-    with guest.client(deadline_seconds=SILENT_SECONDS) as client:
-        assert client.command("PING") == b"PONG"
-    raise AssertionError(f"the server answers a new client, and {waiting} others have no reply")
+class _Silence:
+    """How long no byte has arrived from a server."""
+
+    def __init__(self, guest: Guest) -> None:
+        self._guest = guest
+        self._seconds = self._usable_seconds = 0.0
+        self._waited: float | None = None
+        """How long it had waited for a processor at the last look."""
+
+    def look(self, waiting: int) -> None:
+        """One more look saw nothing. `waiting`: the number of clients. Raises as `crowd` does, if it is enough."""
+        if self._guest.reports_crash():
+            raise ServerGoneError("the server reports a crash, and keeps its connections open")
+        waited, look = scheduling.waited_seconds(self._guest.host_pid), SILENT_SECONDS / _LOOKS
+        # The first look has nothing to compare with.
+        self._usable_seconds += look - (waited - self._waited) if self._waited is not None else 0
+        self._waited = waited
+        self._seconds += look
+        if self._usable_seconds < SILENT_SECONDS and self._seconds < self._guest.deadline_seconds:
+            return
+        # It hangs, or it has lost requests or replies.
+        with self._guest.client(deadline_seconds=SILENT_SECONDS) as client:
+            assert client.command("PING") == b"PONG"
+        raise AssertionError(f"the server answers a new client, and {waiting} others have no reply")

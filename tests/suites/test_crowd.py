@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import socket
 import threading
 import time
@@ -27,6 +29,9 @@ CLIENTS = 3
 
 class PipelineServer:
     """Replies to each pipeline of a client as a function says; nothing closes the connection."""
+
+    deadline_seconds = LONG_SECONDS
+    host_pid = os.getpid()
 
     def __init__(
         self, reply: Callable[[int], list[bytes] | None], *, pongs: bool = True, crashes: bool = False
@@ -142,6 +147,18 @@ def test_a_server_that_reports_a_crash_is_gone_although_its_connections_are_open
     silent = PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)], crashes=True)
     with pytest.raises(ServerGoneError, match="the server reports a crash"):
         meet(silent, seconds=LONG_SECONDS)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_without_a_processor_may_be_silent_up_to_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = itertools.count()
+    monkeypatch.setattr(crowd.scheduling, "waited_seconds", lambda _: next(waits))
+    silent = PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)])
+    silent.deadline_seconds = 2.0
+    began = time.monotonic()
+    with pytest.raises(AssertionError, match="others have no reply"):
+        meet(silent, seconds=LONG_SECONDS)
+    assert time.monotonic() - began > silent.deadline_seconds
 
 
 def test_what_arrives_late_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
