@@ -104,6 +104,18 @@ def test_each_pipeline_may_have_a_connection_of_its_own(monkeypatch: pytest.Monk
     assert server.connections > CLIENTS
 
 
+@pytest.mark.parametrize(("ran", "longer"), [(0.0, crowd.LONGER), (100.0, 1)])
+def test_a_load_takes_longer_if_the_server_gets_little_of_the_processors(
+    monkeypatch: pytest.MonkeyPatch, ran: float, longer: int
+) -> None:
+    server = PipelineServer(lambda _: [OK, bulk(b"x"), integer(1)])
+    monkeypatch.setattr(crowd, "time", SimpleNamespace(monotonic=lambda: server.connections))
+    seconds = 10
+    monkeypatch.setattr(crowd.scheduling, "ran_seconds", lambda _: ran * server.connections)
+    meet(server, seconds=seconds, anew=True)
+    assert server.connections // seconds == longer
+
+
 def test_the_first_reply_that_is_not_due_is_named_with_its_request() -> None:
     wrong = [OK + bulk(b"y") + integer(1)]
     with pytest.raises(AssertionError, match=r"\('GET', \d\): got b'\$1.*y.*', expected b'\$1.*x"):
