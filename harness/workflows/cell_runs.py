@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import math
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,11 +25,12 @@ from harness.record.run_record import CellRecord, DelayedRun, HostRun, ProblemKi
 from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none
 from harness.workflows.cell_process import OUT_OF_TIME, TESTS_FAILED, run_cell
-from harness.workflows.trials.order_trials import OrderTrials
+from harness.workflows.trials.order_trials import OrderTrials, names_of
 from harness.workflows.trials.shared_host_runs import SharedHostRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
     from harness.build.unit_drivers import Units
     from harness.core.model import Cell, StorePair
@@ -315,9 +315,8 @@ class _CellAgain:
         server = str(spec.build.server_binary) if spec.build is not None else ""
         self._symbols = symbols.Symbols(spec.triple, server)
 
-    def named(self, one: Overtake) -> tuple[str, str]:
-        frame = self._symbols.frames(one.maps, one.pc)[0]
-        return frame.function, Path(frame.file).name
+    def named(self, one: Overtake) -> tuple[str, ...]:
+        return names_of(self._symbols.frames(one.maps, one.pc)[0])
 
     def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
         return self._runs.run_in_order(self._cell, tests, folder)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from suites._shared import server
+from suites._shared.keyspace import server
 from suites.moduleapi.module_server import expect
 
 if TYPE_CHECKING:

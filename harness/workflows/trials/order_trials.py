@@ -11,6 +11,7 @@ import math
 import re
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from harness.core.model import StorePair
@@ -20,8 +21,8 @@ from harness.record.cell_events import TestEvent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    from harness.core.finding import Frame
     from harness.record.fault_log import Overtake
     from harness.record.run_record import DelayedRun, HostRun
 
@@ -44,14 +45,20 @@ PLACING_SECONDS = 300.0
 class Again(Protocol):
     """Runs failed tests once more. Each run has a folder for its evidence, and is sealed."""
 
-    def named(self, one: Overtake) -> tuple[str, str]:
-        """The function and the file of the load by which a thread saw an overtake."""
+    def named(self, one: Overtake) -> tuple[str, ...]:
+        """What names the load by which a thread saw an overtake: its function, its file, and its file with the line."""
 
     def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
         """One run in the host's memory order."""
 
     def delayed(self, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None) -> DelayedRun:
         """One run while stores wait. `seed`, `pair`: see DelayedRun."""
+
+
+def names_of(frame: Frame) -> tuple[str, ...]:
+    """What a log may call a place in a program."""
+    file = Path(frame.file).name
+    return frame.function, file, f"{file}:{frame.line}"
 
 
 class OrderTrials:
@@ -120,19 +127,20 @@ class OrderTrials:
 
     def _pairs(self, folders: Sequence[Path]) -> list[tuple[int, StorePair]]:
         """The pairs of stores that other threads saw in runs that failed, the likeliest first: those seen where a
-        program's log says that it failed, and those seen in most runs. Each with the number of names, of its load's
-        function and file, that the log has.
+        program's log says that it failed, those seen in most runs, and those seen last. Each with the number of names
+        of its load that the log has.
         """
         runs: Counter[StorePair] = Counter()
         nearness: Counter[StorePair] = Counter()
         for folder in folders:
             words = _words_of_logs(folder)
             near: dict[StorePair, int] = {}
-            for one in stored_run.overtakes(folder):
+            for one in reversed(stored_run.overtakes(folder)):
                 pair = StorePair(early=one.early, late=one.late)
                 near[pair] = max(near.get(pair, 0), sum(name in words for name in self._again.named(one)))
             runs.update(near.keys())
             nearness |= Counter(near)
+        # The order of `runs` decides between pairs that are alike.
         return [(nearness[pair], pair) for pair in sorted(runs, key=lambda pair: (-nearness[pair], -runs[pair]))]
 
     def _in_order(self, counts: _Counts, times: int) -> bool:
@@ -199,6 +207,11 @@ class _Counts:
 
 
 def _words_of_logs(folder: Path) -> set[str]:
-    """The words that the programs of a run printed, and the names of files among them."""
+    """The words that the programs of a run printed, the names of files among them, alone and with a line."""
     logs = (log.read_bytes() for log in [*folder.glob("guest-*/log"), *folder.glob("log")] if log.is_file())
-    return {word.decode("ascii", "replace") for log in logs for word in re.findall(rb"[\w.]+", log)}
+    return {
+        word.decode("ascii", "replace")
+        for log in logs
+        for found in re.finditer(rb"([\w.]+)(:\d+)?", log)
+        for word in {found[0], found[1]}
+    }

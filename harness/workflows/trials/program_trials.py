@@ -15,7 +15,7 @@ from harness.record.program_launch import CommandRecord
 from harness.record.run_record import DelayedRun, HostRun
 from harness.run.programs.command_events import failed_launches, write_events
 from harness.run.programs.traced_command import run_traced
-from harness.workflows.trials.order_trials import OrderTrials
+from harness.workflows.trials.order_trials import OrderTrials, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,9 +82,8 @@ class _ProgramAgain:
         problem, seal = self._run(runner, folder)
         return DelayedRun(problem=problem, seal=seal, launch=self._launch.guest, seed=seed, pair=pair)
 
-    def named(self, one: Overtake) -> tuple[str, str]:
-        frame = self._symbols.frames(one.maps, one.pc)[0]
-        return frame.function, Path(frame.file).name
+    def named(self, one: Overtake) -> tuple[str, ...]:
+        return names_of(self._symbols.frames(one.maps, one.pc)[0])
 
     def _run(self, runner: Runner, folder: Path) -> tuple[str, str]:
         """Run it. Returns why there is no result, or nothing, and the seal of its evidence."""

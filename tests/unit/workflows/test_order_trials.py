@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core import json_codec
+from harness.core.finding import Frame
 from harness.core.model import StorePair
 from harness.record import cell_events, event_log, fault_log
 from harness.record.run_record import DelayedRun, HostRun
 from harness.workflows.trials import order_trials
-from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_TO_SEE, OrderTrials
+from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_TO_SEE, OrderTrials, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 TEST = "order/test_order.py::test_values"
 RIGHT, OTHER = StorePair(early=8, late=4), StorePair(early=40, late=36)
+NEAR = StorePair(early=48, late=44)
+READERS = {RIGHT.early: ("reader", "queue.c", 66), NEAR.early: ("is_full", "queue.c", 49)}
 LINE = {"event": "overtake", "pid": 1, "tid": 2, "pc": 16, "early_place": 0, "late_place": 8, "maps": []}
 
 
@@ -54,8 +57,9 @@ class Program:
         self._needed = needed
         self._problem = problem
 
-    def named(self, one: Overtake) -> tuple[str, str]:
-        return ("reader", "queue.c") if one.early == RIGHT.early else ("memcpy", "memcpy.S")
+    def named(self, one: Overtake) -> tuple[str, ...]:
+        place = READERS.get(one.early, ("memcpy", "memcpy.S", 0))
+        return names_of(Frame(function=place[0], file=f"src/{place[1]}", line=place[2], origin="server", pc=one.pc))
 
     def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
         self._leave(tests, folder, failed=self._next(is_delayed=False), seen=[])
@@ -127,6 +131,19 @@ def test_the_pair_that_was_seen_where_the_program_failed_is_tried_first(tmp_path
     done = trials(tmp_path, Program(needed=OTHER))
     tried = [one.pair for one in done.delayed if one.pair is not None]
     assert tried == [RIGHT] * FEWEST + [OTHER] * FEWEST
+
+
+def test_the_pair_seen_by_the_line_that_the_log_names_comes_before_others_of_its_file(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(seen=[RIGHT, NEAR, OTHER]))
+    assert done.delayed[FEWEST].pair == RIGHT
+
+
+def test_of_pairs_that_are_alike_the_one_seen_last_comes_first(tmp_path: Path) -> None:
+    """A program fails soon after its thread has seen the stores."""
+    later = StorePair(early=56, late=52)
+    done = trials(tmp_path, Program(seen=[OTHER, later], needed=later))
+    assert done.delayed[-1].pair == later
+    assert OTHER not in [one.pair for one in done.delayed]
 
 
 def test_threads_pause_more_often_with_other_seeds_until_a_log_names_stores(tmp_path: Path) -> None:
