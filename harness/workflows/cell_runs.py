@@ -265,10 +265,20 @@ class CellRuns:
         return self._again(self._specs.in_order(cell, tests), folder)
 
     def run_delayed(
-        self, cell: Cell, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None
+        self,
+        cell: Cell,
+        tests: Sequence[str],
+        folder: Path,
+        *,
+        seed: int | None,
+        pair: StorePair | None,
+        limit_seconds: float | None,
     ) -> DelayedRun:
         """One more run of them while stores wait."""
-        one = self._again(self._specs.delayed(cell, tests, seed=seed, pair=pair), folder)
+        spec = self._specs.delayed(cell, tests, seed=seed, pair=pair)
+        if limit_seconds is not None:
+            spec = msgspec.structs.replace(spec, limit_seconds=limit_seconds)
+        one = self._again(spec, folder)
         return DelayedRun(problem=one.problem, seal=one.seal, seed=seed, pair=pair)
 
     def _repeated(self, spec: CellSpec, folder_of: Callable[[int], Path], times: int) -> list[HostRun]:
@@ -321,8 +331,16 @@ class _CellAgain:
     def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
         return self._runs.run_in_order(self._cell, tests, folder)
 
-    def delayed(self, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None) -> DelayedRun:
-        return self._runs.run_delayed(self._cell, tests, folder, seed=seed, pair=pair)
+    def delayed(
+        self,
+        tests: Sequence[str],
+        folder: Path,
+        *,
+        seed: int | None,
+        pair: StorePair | None,
+        limit_seconds: float | None,
+    ) -> DelayedRun:
+        return self._runs.run_delayed(self._cell, tests, folder, seed=seed, pair=pair, limit_seconds=limit_seconds)
 
 
 def _audit_of(spec: CellSpec) -> CellSpec:

@@ -46,7 +46,8 @@ def seconds(cell: CellSpec) -> float:
     """How long the clients send their load."""
     if cell.runner.target.emulator.detector:
         return DETECTED_SECONDS
-    return LOAD_SECONDS if cell.runner.memory_order else ORDERED_SECONDS
+    usual = LOAD_SECONDS if cell.runner.memory_order else ORDERED_SECONDS
+    return min(usual, cell.limit_seconds or usual)
 
 
 def overwrites(number: int, round_of: int, pairs: int = PIPELINE // 2) -> Exchange:

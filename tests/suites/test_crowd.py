@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from harness.core.processes import scheduling
 from harness.protocol.resp import Client, ServerGoneError
 from suites.order import crowd
 from suites.order.crowd import OK, Exchange, bulk, integer
@@ -111,7 +112,7 @@ def test_a_load_takes_longer_if_the_server_gets_little_of_the_processors(
     server = PipelineServer(lambda _: [OK, bulk(b"x"), integer(1)])
     monkeypatch.setattr(crowd, "time", SimpleNamespace(monotonic=lambda: server.connections))
     seconds = 10
-    monkeypatch.setattr(crowd.scheduling, "ran_seconds", lambda _: ran * server.connections)
+    monkeypatch.setattr(scheduling, "ran_seconds", lambda _: ran * server.connections)
     meet(server, seconds=seconds, anew=True)
     assert server.connections // seconds == longer
 
@@ -164,7 +165,7 @@ def test_a_server_that_reports_a_crash_is_gone_although_its_connections_are_open
 @pytest.mark.usefixtures("impatient")
 def test_a_server_without_a_processor_may_be_silent_up_to_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = itertools.count()
-    monkeypatch.setattr(crowd.scheduling, "waited_seconds", lambda _: next(waits))
+    monkeypatch.setattr(scheduling, "waited_seconds", lambda _: next(waits))
     silent = PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)])
     silent.deadline_seconds = 2.0
     began = time.monotonic()

@@ -41,6 +41,12 @@ MOST_SECONDS = 600.0
 PLACING_SECONDS = 300.0
 """No run that looks for the stores begins later: so long after it is clear that memory order is to blame."""
 
+SHORTEST_SECONDS = 5.0
+TIMES_LONGER = 4
+"""In that search a load lasts so many times as long as it took on average until the test failed. Most runs fail sooner,
+and few that could fail do not.
+"""
+
 
 class Again(Protocol):
     """Runs failed tests once more. Each run has a folder for its evidence, and is sealed."""
@@ -51,8 +57,16 @@ class Again(Protocol):
     def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
         """One run in the host's memory order."""
 
-    def delayed(self, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None) -> DelayedRun:
-        """One run while stores wait. `seed`, `pair`: see DelayedRun."""
+    def delayed(
+        self,
+        tests: Sequence[str],
+        folder: Path,
+        *,
+        seed: int | None,
+        pair: StorePair | None,
+        limit_seconds: float | None,
+    ) -> DelayedRun:
+        """One run while stores wait. `seed`, `pair`: see DelayedRun. `limit_seconds`: see CellSpec."""
 
 
 def names_of(frame: Frame) -> tuple[str, ...]:
@@ -76,6 +90,8 @@ class OrderTrials:
         )
         self._placed_by: float | None = None
         """When the search for the stores ends, once it has begun."""
+        self._limit_seconds: float | None = None
+        """How long a load lasts in that search."""
 
     def run(self, tests: Sequence[str], late: Sequence[str]) -> None:
         """Run tests until they are judged. `late`: those of them that failed because a time limit expired, which the
@@ -92,7 +108,9 @@ class OrderTrials:
         if blamed:
             self._placed_by = time.monotonic() + PLACING_SECONDS
             # One finding has one place, and each test more makes a run longer.
-            in_order.tests = alone.tests = [delayed.quickest(blamed)]
+            quickest = delayed.quickest(blamed)
+            in_order.tests = alone.tests = [quickest]
+            self._limit_seconds = max(SHORTEST_SECONDS, TIMES_LONGER * delayed.seconds_to_fail(quickest))
             self._place(in_order, delayed, alone)
 
     def _place(self, in_order: _Counts, delayed: _Counts, alone: _Counts) -> None:
@@ -161,7 +179,8 @@ class OrderTrials:
         folder = run_folder.delayed_folder(self._cell, number)
         # Each seed has threads that never pause for a while.
         seed = number if pauses or pair is not None else None
-        self.delayed.append(self._again.delayed(counts.tests, folder, seed=seed, pair=pair))
+        limit = self._limit_seconds
+        self.delayed.append(self._again.delayed(counts.tests, folder, seed=seed, pair=pair, limit_seconds=limit))
         counts.add(folder)
         return self._may_run()
 
@@ -193,7 +212,11 @@ class _Counts:
 
     def quickest(self, names: Sequence[str]) -> str:
         """The test of these whose failures come soonest, one after the other."""
-        return min(names, key=lambda name: self.seconds[name] / max(1, self.shown[name]))
+        return min(names, key=self.seconds_to_fail)
+
+    def seconds_to_fail(self, name: str) -> float:
+        """How long a test takes until it fails, runs that did not fail included."""
+        return self.seconds[name] / max(1, self.shown[name])
 
     def add(self, folder: Path) -> None:
         events = event_log.read(folder / event_log.NAME).events

@@ -75,8 +75,16 @@ class _ProgramAgain:
         problem, seal = self._run(in_usual_order(self._tracing.runner, self._usual), folder)
         return HostRun(problem=problem, seal=seal, launch=self._launch.guest)
 
-    def delayed(self, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None) -> DelayedRun:
-        del tests
+    def delayed(
+        self,
+        tests: Sequence[str],
+        folder: Path,
+        *,
+        seed: int | None,
+        pair: StorePair | None,
+        limit_seconds: float | None,
+    ) -> DelayedRun:
+        del tests, limit_seconds  # a program decides itself how long it runs
         runner = self._tracing.runner
         runner = with_same_addresses(runner) if seed is None else with_evidence(runner, seed, pair)
         problem, seal = self._run(runner, folder)

@@ -53,6 +53,8 @@ class Program:
         self._seconds = seconds or {}
         self.tests: list[Sequence[str]] = []
         """What ran, in each run while stores waited."""
+        self.limits: list[float | None] = []
+        """How long loads lasted in each."""
         self._needs_pauses = needs_pauses
         self._needed = needed
         self._problem = problem
@@ -65,7 +67,16 @@ class Program:
         self._leave(tests, folder, failed=self._next(is_delayed=False), seen=[])
         return HostRun(problem=self._problem, seal="")
 
-    def delayed(self, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None) -> DelayedRun:
+    def delayed(
+        self,
+        tests: Sequence[str],
+        folder: Path,
+        *,
+        seed: int | None,
+        pair: StorePair | None,
+        limit_seconds: float | None,
+    ) -> DelayedRun:
+        self.limits.append(limit_seconds)
         failed = pair == self._needed if pair is not None else self._next(is_delayed=True)
         is_late = self._needs_pauses and seed is None
         seen = [] if pair is not None or not failed else self._seen_first if is_late else self._seen
@@ -144,6 +155,12 @@ def test_of_pairs_that_are_alike_the_one_seen_last_comes_first(tmp_path: Path) -
     done = trials(tmp_path, Program(seen=[OTHER, later], needed=later))
     assert done.delayed[-1].pair == later
     assert OTHER not in [one.pair for one in done.delayed]
+
+
+def test_loads_last_as_long_as_the_failure_needs_once_memory_order_is_to_blame(tmp_path: Path) -> None:
+    program = Program(seconds={TEST: 3.0})
+    trials(tmp_path, program)
+    assert program.limits == [None] * FEWEST + [12.0] * FEWEST
 
 
 def test_threads_pause_more_often_with_other_seeds_until_a_log_names_stores(tmp_path: Path) -> None:
