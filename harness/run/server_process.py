@@ -409,8 +409,8 @@ class Guest:
 
     def _await_end_until(self, deadline: float, *, still_seconds: float = math.inf) -> None:
         """Wait until the server has ended, until the deadline, or until it has done nothing for some time."""
-        # What a process here does for one on another machine says little.
-        stillness = scheduling.Stillness(self.pid) if self.host_pid == self.pid else None
+        # A server on another machine is no process here.
+        stillness = scheduling.Stillness(self._process.pid) if self._process is not None else None
         while self.alive() and time.monotonic() < deadline:
             if stillness is not None and stillness.look() > still_seconds:
                 return
