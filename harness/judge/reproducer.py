@@ -198,13 +198,16 @@ def best_of(group: Sequence[Sighting]) -> Sighting:
     return min(group, key=_rank)
 
 
-def _rank(sighting: Sighting) -> tuple[bool, bool, int]:
-    """Shorter transcripts rank first, and signals before reports. A sighting without a transcript ranks last."""
-    path = sighting.transcript
+def _rank(sighting: Sighting) -> tuple[bool, bool, bool, int]:
+    """Those whose two stores are known rank first, then shorter transcripts, and signals before reports. A sighting
+    without a transcript ranks last.
+    """
+    path, no_place = sighting.transcript, sighting.pair is None
     if sighting.again is not None:
-        return False, False, 0
-    quiet = sighting.detector != "signal"
-    return (False, quiet, path.stat().st_size) if path is not None and path.is_file() else (True, quiet, 0)
+        return no_place, False, False, 0
+    has_none = path is None or not path.is_file()
+    size = 0 if path is None or has_none else path.stat().st_size
+    return no_place, has_none, sighting.detector != "signal", size
 
 
 def _policy_of(run: RunRecord, one: Sighting) -> str:

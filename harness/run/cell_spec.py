@@ -129,7 +129,7 @@ class CellSpec(Record, frozen=True):
     exactly: list[str] | None = None
     """Names of the only tests that it runs; None for no such restriction."""
     limit_seconds: float | None = None
-    """Time limit for open-ended suites; None: the tier's limit."""
+    """Time limit for open-ended suites, and for the load of a test that may have any length; None: the usual one."""
     deadline_seconds: float = 0.0
     """The deadline of the cell; 0: the tier's."""
     limit_count: int | None = None

@@ -6,6 +6,7 @@ A context manager: on every exit, the guest's process group is killed and its so
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import signal
 import tempfile
@@ -61,6 +62,8 @@ REPLY_SECONDS = 5.0
 SETTLE_SECONDS = 1.0
 CRASH_SECONDS = 10.0
 """How long a server may report its crash, which in the first server of a cell tests its memory too."""
+STILL_SECONDS = 10.0
+"""A server that reports a crash and uses no processor for so long waits for something that does not come."""
 WAITED_SHARE = 0.5
 """A server hangs for certain if in its whole life it waited for a processor for less than this share of its limit."""
 KILL_SECONDS = 10.0
@@ -390,17 +393,27 @@ class Guest:
         """Wait after a lost connection or a fault, for a limited time, until the process has ended. Returns whether it
         lives on.
 
-        Of a crash in a background thread the server may report while its first thread goes on: its report is awaited.
+        Of a crash in a background thread the server may report while its first thread goes on: its report is awaited,
+        unless the server stands still.
         """
         began = time.monotonic()
         target = self.runner.target
-        self._await_end_until(began + target.whole_deadline_seconds(SETTLE_SECONDS))
+        if not self.reports_crash():
+            self._await_end_until(began + target.whole_deadline_seconds(SETTLE_SECONDS))
         if self.alive() and self.reports_crash():
-            self._await_end_until(began + target.whole_deadline_seconds(CRASH_SECONDS))
+            self._await_end_until(
+                began + target.whole_deadline_seconds(CRASH_SECONDS),
+                still_seconds=target.host_deadline_seconds(STILL_SECONDS),
+            )
         return self.alive()
 
-    def _await_end_until(self, deadline: float) -> None:
+    def _await_end_until(self, deadline: float, *, still_seconds: float = math.inf) -> None:
+        """Wait until the server has ended, until the deadline, or until it has done nothing for some time."""
+        # A server on another machine is no process here.
+        stillness = scheduling.Stillness(self._process.pid) if self._process is not None else None
         while self.alive() and time.monotonic() < deadline:
+            if stillness is not None and stillness.look() > still_seconds:
+                return
             time.sleep(POLL_SECONDS)
 
     def start_recording(self) -> None:

@@ -11,7 +11,6 @@ import functools
 import math
 import time
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,11 +26,12 @@ from harness.record.run_record import CellRecord, DelayedRun, HostRun, ProblemKi
 from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none
 from harness.workflows.cell_process import OUT_OF_TIME, TESTS_FAILED, run_cell
-from harness.workflows.trials.order_trials import OrderTrials
+from harness.workflows.trials.order_trials import OrderTrials, names_of
 from harness.workflows.trials.shared_host_runs import SharedHostRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
     from harness.build.unit_drivers import Units
     from harness.core.finding import Finding
@@ -289,10 +289,20 @@ class CellRuns:
         return self._again(self._specs.in_order(cell, tests), folder)
 
     def run_delayed(
-        self, cell: Cell, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None
+        self,
+        cell: Cell,
+        tests: Sequence[str],
+        folder: Path,
+        *,
+        seed: int | None,
+        pair: StorePair | None,
+        limit_seconds: float | None,
     ) -> DelayedRun:
         """One more run of them while stores wait."""
-        one = self._again(self._specs.delayed(cell, tests, seed=seed, pair=pair), folder)
+        spec = self._specs.delayed(cell, tests, seed=seed, pair=pair)
+        if limit_seconds is not None:
+            spec = msgspec.structs.replace(spec, limit_seconds=limit_seconds)
+        one = self._again(spec, folder)
         return DelayedRun(problem=one.problem, seal=one.seal, seed=seed, pair=pair)
 
     def _repeated(self, spec: CellSpec, folder_of: Callable[[int], Path], times: int) -> list[HostRun]:
@@ -339,15 +349,22 @@ class _CellAgain:
         server = str(spec.build.server_binary) if spec.build is not None else ""
         self._symbols = symbols.Symbols(spec.triple, server)
 
-    def named(self, one: Overtake) -> tuple[str, str]:
-        frame = self._symbols.frames(one.maps, one.pc)[0]
-        return frame.function, Path(frame.file).name
+    def named(self, one: Overtake) -> tuple[str, ...]:
+        return names_of(self._symbols.frames(one.maps, one.pc)[0])
 
     def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
         return self._runs.run_in_order(self._cell, tests, folder)
 
-    def delayed(self, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None) -> DelayedRun:
-        return self._runs.run_delayed(self._cell, tests, folder, seed=seed, pair=pair)
+    def delayed(
+        self,
+        tests: Sequence[str],
+        folder: Path,
+        *,
+        seed: int | None,
+        pair: StorePair | None,
+        limit_seconds: float | None,
+    ) -> DelayedRun:
+        return self._runs.run_delayed(self._cell, tests, folder, seed=seed, pair=pair, limit_seconds=limit_seconds)
 
 
 def _audit_of(spec: CellSpec) -> CellSpec:

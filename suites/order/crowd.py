@@ -7,10 +7,12 @@ another: only so do the queues between the server's threads fill up.
 from __future__ import annotations
 
 import contextlib
+import math
 import selectors
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from harness.core.processes import scheduling
 from harness.protocol.resp import Client, ServerGoneError
 
 if TYPE_CHECKING:
@@ -23,6 +25,14 @@ CLIENTS = 200
 PIPELINE = 100
 """Commands of a client before it reads a reply. The queues of Valkey 8 have 2048 slots for each thread, and a job for
 each command."""
+LONGER = 3
+"""How many times longer a load takes at most if the server gets little of the processors."""
+SILENT_SECONDS = 30.0
+"""How long all clients that wait may have no byte, while the server does not wait for a processor. A whole reply of an
+emulated server may take longer.
+"""
+_LOOKS = 6
+"""In how many parts of that time nothing may arrive. A machine that was suspended loses one."""
 _AT_ONCE = 1 << 16
 
 OK = b"+OK\r\n"
@@ -105,26 +115,36 @@ def crowd(
     clients: int = CLIENTS,
     anew: bool = False,
 ) -> None:
-    """All clients send their load, pipeline after pipeline, for so many seconds. `anew`: each by a new connection.
+    """All clients send their load, pipeline after pipeline, for so many seconds. `anew`: each by a new connection. On a
+    busy machine the server gets as many seconds of a processor, unless that takes three times as long.
 
-    Raises TimeoutError if none has a reply within the guest's deadline, and what Member raises.
+    Raises AssertionError if clients wait whose replies do not come, although the server answers another one, and what
+    Member and Client raise.
     """
-    end = time.monotonic() + seconds
+    begun, ran = time.monotonic(), _ran_seconds(guest)
+
+    def is_over() -> bool:
+        took = time.monotonic() - begun
+        return took > LONGER * seconds or (took > seconds and _ran_seconds(guest) - ran > seconds)
+
     with contextlib.ExitStack() as closing, selectors.DefaultSelector() as selector:
         for number in range(clients):
             member = Member(guest, number, load)
             closing.callback(member.close)
             member.send()
             selector.register(member.connection, selectors.EVENT_READ, member)
+        silence = _Silence(guest)
         while selector.get_map():
-            ready = selector.select(guest.deadline_seconds)
-            if not ready:
-                raise TimeoutError(f"none of {len(selector.get_map())} clients had a reply")
+            ready = selector.select(SILENT_SECONDS / _LOOKS)
+            if ready:
+                silence = _Silence(guest)
+            else:
+                silence.look(len(selector.get_map()))
             for key, _ in ready:
                 member = key.data
                 if not member.receive():
                     continue
-                is_late = time.monotonic() > end
+                is_late = is_over()
                 if anew or is_late:
                     selector.unregister(member.connection)
                     member.close()
@@ -134,3 +154,37 @@ def crowd(
                     member.connect()
                     selector.register(member.connection, selectors.EVENT_READ, member)
                 member.send()
+
+
+def _ran_seconds(guest: Guest) -> float:
+    """How long the server had a processor; for ever if it has ended."""
+    try:
+        return scheduling.ran_seconds(guest.host_pid)
+    except OSError:
+        return math.inf
+
+
+class _Silence:
+    """How long no byte has arrived from a server."""
+
+    def __init__(self, guest: Guest) -> None:
+        self._guest = guest
+        self._seconds = self._usable_seconds = 0.0
+        self._waited: float | None = None
+        """How long it had waited for a processor at the last look."""
+
+    def look(self, waiting: int) -> None:
+        """One more look saw nothing. `waiting`: the number of clients. Raises as `crowd` does, if it is enough."""
+        if self._guest.reports_crash():
+            raise ServerGoneError("the server reports a crash, and keeps its connections open")
+        waited, look = scheduling.waited_seconds(self._guest.host_pid), SILENT_SECONDS / _LOOKS
+        # The first look has nothing to compare with.
+        self._usable_seconds += look - (waited - self._waited) if self._waited is not None else 0
+        self._waited = waited
+        self._seconds += look
+        if self._usable_seconds < SILENT_SECONDS and self._seconds < self._guest.deadline_seconds:
+            return
+        # It hangs, or it has lost requests or replies.
+        with self._guest.client(deadline_seconds=SILENT_SECONDS) as client:
+            assert client.command("PING") == b"PONG"
+        raise AssertionError(f"the server answers a new client, and {waiting} others have no reply")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import socket
 import threading
+import time
 from contextlib import closing
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from harness.protocol.resp import ServerGoneError
+from harness.core.processes import scheduling
+from harness.protocol.resp import Client, ServerGoneError
 from suites.order import crowd
 from suites.order.crowd import OK, Exchange, bulk, integer
 
@@ -27,14 +31,24 @@ CLIENTS = 3
 class PipelineServer:
     """Replies to each pipeline of a client as a function says; nothing closes the connection."""
 
-    deadline_seconds = 0.5
+    deadline_seconds = LONG_SECONDS
+    host_pid = os.getpid()
 
-    def __init__(self, reply: Callable[[int], list[bytes] | None]) -> None:
-        """`reply`: the pieces of the reply to a client's Nth pipeline, sent one by one; None for silence."""
+    def __init__(
+        self, reply: Callable[[int], list[bytes] | None], *, pongs: bool = True, crashes: bool = False
+    ) -> None:
+        """`reply`: the pieces of the reply to a client's Nth pipeline, sent one by one; None for silence. `pongs`:
+        whether it answers PING meanwhile. `crashes`: whether it says that it has crashed.
+        """
+        self._crashes = crashes
         self._reply = reply
+        self._pongs = pongs
         self.connections = 0
         self.access = self
         self._ends: list[socket.socket] = []
+
+    def reports_crash(self) -> bool:
+        return self._crashes
 
     def connection(self) -> socket.socket:
         ours, theirs = socket.socketpair()
@@ -43,6 +57,14 @@ class PipelineServer:
         self.connections += 1
         threading.Thread(target=self._serve, args=(ours,), daemon=True).start()
         return theirs
+
+    def client(self, *, deadline_seconds: float) -> Client:
+        ours, theirs = socket.socketpair()
+        theirs.settimeout(deadline_seconds)
+        self._ends.append(ours)
+        if self._pongs:
+            ours.sendall(b"+PONG\r\n")
+        return Client(theirs)
 
     def _serve(self, connected: socket.socket) -> None:
         with closing(connected):
@@ -83,6 +105,18 @@ def test_each_pipeline_may_have_a_connection_of_its_own(monkeypatch: pytest.Monk
     assert server.connections > CLIENTS
 
 
+@pytest.mark.parametrize(("ran", "longer"), [(0.0, crowd.LONGER), (100.0, 1)])
+def test_a_load_takes_longer_if_the_server_gets_little_of_the_processors(
+    monkeypatch: pytest.MonkeyPatch, ran: float, longer: int
+) -> None:
+    server = PipelineServer(lambda _: [OK, bulk(b"x"), integer(1)])
+    monkeypatch.setattr(crowd, "time", SimpleNamespace(monotonic=lambda: server.connections))
+    seconds = 10
+    monkeypatch.setattr(scheduling, "ran_seconds", lambda _: ran * server.connections)
+    meet(server, seconds=seconds, anew=True)
+    assert server.connections // seconds == longer
+
+
 def test_the_first_reply_that_is_not_due_is_named_with_its_request() -> None:
     wrong = [OK + bulk(b"y") + integer(1)]
     with pytest.raises(AssertionError, match=r"\('GET', \d\): got b'\$1.*y.*', expected b'\$1.*x"):
@@ -101,6 +135,51 @@ def test_a_server_that_closes_its_connections_is_gone() -> None:
         meet(PipelineServer(lambda number: [] if number else [OK, bulk(b"x"), integer(1)]), seconds=LONG_SECONDS)
 
 
-def test_a_server_that_never_replies_is_silent() -> None:
-    with pytest.raises(TimeoutError, match="none of 3 clients had a reply"):
-        meet(PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)]))
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowd, "SILENT_SECONDS", 0.5)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_answers_nobody_hangs() -> None:
+    with pytest.raises(TimeoutError):
+        meet(
+            PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)], pongs=False),
+            seconds=LONG_SECONDS,
+        )
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_reply_that_never_comes_is_lost_if_the_server_answers_another_client() -> None:
+    """A thread of the server may have seen an old queue: its job is gone. This is no matter of time."""
+    with pytest.raises(AssertionError, match="answers a new client, and 3 others have no reply"):
+        meet(PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)]), seconds=LONG_SECONDS)
+
+
+def test_a_server_that_reports_a_crash_is_gone_although_its_connections_are_open() -> None:
+    silent = PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)], crashes=True)
+    with pytest.raises(ServerGoneError, match="the server reports a crash"):
+        meet(silent, seconds=LONG_SECONDS)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_without_a_processor_may_be_silent_up_to_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = itertools.count()
+    monkeypatch.setattr(scheduling, "waited_seconds", lambda _: next(waits))
+    silent = PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)])
+    silent.deadline_seconds = 2.0
+    began = time.monotonic()
+    with pytest.raises(AssertionError, match="others have no reply"):
+        meet(silent, seconds=LONG_SECONDS)
+    assert time.monotonic() - began > silent.deadline_seconds
+
+
+def test_what_arrives_late_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine may be suspended for longer than the limit: only one look is lost."""
+    monkeypatch.setattr(crowd, "SILENT_SECONDS", 3.0)
+
+    def reply(_: int) -> list[bytes]:
+        time.sleep(0.6)
+        return [OK + bulk(b"x") + integer(1)]
+
+    meet(PipelineServer(reply), seconds=2)

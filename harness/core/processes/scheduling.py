@@ -45,6 +45,27 @@ def ran_seconds(pid: int) -> float:
     return time.clock_gettime(~pid << 3 | of_scheduler)
 
 
+class Stillness:
+    """How long a process has done nothing, although it could: it waits for something, or is stopped."""
+
+    LEAST_SHARE = 0.05
+    """A smaller share of a processor is nothing: an emulator's own threads look around at times."""
+
+    def __init__(self, pid: int) -> None:
+        """`pid`: a process that runs."""
+        self._pid = pid
+        self._moved = usable_clock(pid)
+        self._ran = 0.0
+
+    def look(self) -> float:
+        """For how many seconds it has done nothing, up to now."""
+        now = usable_clock(self._pid)
+        with contextlib.suppress(OSError):
+            if (ran := ran_seconds(self._pid)) - self._ran > (now - self._moved) * self.LEAST_SHARE:
+                self._moved, self._ran = now, ran
+        return now - self._moved
+
+
 class UsableTime:
     """The time that a process and all its descendants could use: elapsed time without their waits for a processor.
 

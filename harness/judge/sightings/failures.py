@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis import symbols
-from harness.analysis.crash_reports.assertion_log import UNKNOWN, asserted
+from harness.analysis.crash_reports.assertion_log import UNKNOWN, asserted, reports_crash
 from harness.isa import rules
 from harness.judge import triggering_command
 from harness.judge.sightings.sighting import Sighting, StartedWith, as_name, assertion_title, fields_of, name_of
@@ -56,7 +56,10 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
     )
     sighting = msgspec.structs.replace(sighting, detail=event.detail, starting=starting)
     aborted = event.end == "start-failed" and signal.SIGABRT.name in event.detail
-    assertion = asserted(guest_log(guest)) if event.end == "signal" or aborted else None
+    log = guest_log(guest)
+    # Its handler may wait for ever, for a lock or a thread that the crash has left as it was.
+    stuck = event.end == "hang" and reports_crash(log, event.pid)
+    assertion = asserted(log) if event.end == "signal" or aborted or stuck else None
     if assertion is None:
         return sighting
     place = symbols.Symbols(run.triples[record.target], run.binaries.get(record.target, "")).placed(assertion)

@@ -7,9 +7,11 @@ harness.judge.opinions.in_order judges them.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from harness.core.model import StorePair
@@ -19,8 +21,8 @@ from harness.record.cell_events import TestEvent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    from harness.core.finding import Frame
     from harness.record.fault_log import Overtake
     from harness.record.run_record import DelayedRun, HostRun
 
@@ -28,28 +30,49 @@ FEWEST = 3
 """How often the tests run in each order at least."""
 MOST = 10
 """How often at most."""
-MOST_TO_SEE = 40
-SECONDS_TO_SEE = 240.0
-"""How often the tests run, and how long, until a log names stores that another thread saw early. A test that fails at
-once often leaves none.
+MOST_TO_SEE = 4
+"""How many failures are awaited until a log names stores that a thread saw early where the program failed. A test that
+fails at once often leaves none.
 """
 MOST_PAIRS = 8
 """How many pairs of stores are tried alone."""
-MOST_SECONDS = 1200.0
-"""No run of a cell begins later."""
+MOST_SECONDS = 600.0
+"""No run of a cell that compares begins later."""
+PLACING_SECONDS = 300.0
+"""No run that looks for the stores begins later: so long after it is clear that memory order is to blame."""
+
+SHORTEST_SECONDS = 5.0
+TIMES_LONGER = 4
+"""In that search a load lasts so many times as long as it took on average until the test failed. Most runs fail sooner,
+and few that could fail do not.
+"""
 
 
 class Again(Protocol):
     """Runs failed tests once more. Each run has a folder for its evidence, and is sealed."""
 
-    def named(self, one: Overtake) -> tuple[str, str]:
-        """The function and the file of the load by which a thread saw an overtake."""
+    def named(self, one: Overtake) -> tuple[str, ...]:
+        """What names the load by which a thread saw an overtake: its function, its file, and its file with the line."""
 
     def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
         """One run in the host's memory order."""
 
-    def delayed(self, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None) -> DelayedRun:
-        """One run while stores wait. `seed`, `pair`: see DelayedRun."""
+    def delayed(
+        self,
+        tests: Sequence[str],
+        folder: Path,
+        *,
+        seed: int | None,
+        pair: StorePair | None,
+        limit_seconds: float | None,
+    ) -> DelayedRun:
+        """One run while stores wait. `seed`, `pair`: see DelayedRun. `limit_seconds`: see CellSpec."""
+
+
+def names_of(frame: Frame) -> tuple[str, ...]:
+    """What a log may call a place in a program."""
+    file = Path(frame.file).name
+    return frame.function, file, f"{file}:{frame.line}"
 
 
 class OrderTrials:
@@ -65,6 +88,10 @@ class OrderTrials:
         self._end: float = (
             after._end if after is not None else time.monotonic() + MOST_SECONDS  # noqa: SLF001 - its own class
         )
+        self._placed_by: float | None = None
+        """When the search for the stores ends, once it has begun."""
+        self._limit_seconds: float | None = None
+        """How long a load lasts in that search."""
 
     def run(self, tests: Sequence[str], late: Sequence[str]) -> None:
         """Run tests until they are judged. `late`: those of them that failed because a time limit expired, which the
@@ -77,10 +104,28 @@ class OrderTrials:
             return
         in_order.tests = delayed.tests = alone.tests = suspected
         self._compare(in_order, delayed)
-        if not any(is_rarer(delayed.shown[name], delayed.runs, in_order.runs) for name in in_order.unseen):
-            return
-        folders = self._named_folders(delayed)
-        for pair in self._pairs(folders)[:MOST_PAIRS]:
+        blamed = [name for name in in_order.unseen if is_rarer(delayed.shown[name], delayed.runs, in_order.runs)]
+        if blamed:
+            self._placed_by = time.monotonic() + PLACING_SECONDS
+            # One finding has one place, and each test more makes a run longer.
+            quickest = delayed.quickest(blamed)
+            in_order.tests = alone.tests = [quickest]
+            self._limit_seconds = max(SHORTEST_SECONDS, TIMES_LONGER * delayed.seconds_to_fail(quickest))
+            self._place(in_order, delayed, alone)
+
+    def _place(self, in_order: _Counts, delayed: _Counts, alone: _Counts) -> None:
+        """Find a pair of stores with which one test fails."""
+        seeing, tried = _Counts(alone.tests), set[StorePair]()
+        while len(tried) < MOST_PAIRS and self._may_run():
+            found = [one for one in self._pairs([*delayed.failed, *seeing.failed]) if one[1] not in tried]
+            is_seen = bool(found) and found[0][0] > 0
+            if not is_seen and len(seeing.failed) < MOST_TO_SEE and seeing.runs < MOST:
+                self._delayed(seeing, pauses=True)
+                continue
+            if not found:
+                return
+            pair = found[0][1]
+            tried.add(pair)
             alone.reset()
             while alone.runs < FEWEST and not any(alone.shown.values()) and self._delayed(alone, pair=pair):
                 pass
@@ -98,31 +143,23 @@ class OrderTrials:
             if not self._delayed(delayed, pair=pair):
                 return
 
-    def _named_folders(self, delayed: _Counts) -> list[Path]:
-        """The folders of runs that failed, and whose threads saw stores early. With few pauses there may be none."""
-        folders = [folder for folder in delayed.failed if stored_run.overtakes(folder)]
-        seeing, end = _Counts(delayed.tests), time.monotonic() + SECONDS_TO_SEE
-        while not folders and seeing.runs < MOST_TO_SEE and time.monotonic() < end:
-            if not self._delayed(seeing, pauses=True):
-                break
-            folders = [folder for folder in seeing.failed if stored_run.overtakes(folder)]
-        return folders
-
-    def _pairs(self, folders: Sequence[Path]) -> list[StorePair]:
-        """The pairs of stores that other threads saw, the likeliest first: those seen where a program's log says that
-        it failed, and those seen in most runs.
+    def _pairs(self, folders: Sequence[Path]) -> list[tuple[int, StorePair]]:
+        """The pairs of stores that other threads saw in runs that failed, the likeliest first: those seen where a
+        program's log says that it failed, those seen in most runs, and those seen last. Each with the number of names
+        of its load that the log has.
         """
         runs: Counter[StorePair] = Counter()
-        is_near: dict[StorePair, int] = {}
+        nearness: Counter[StorePair] = Counter()
         for folder in folders:
             words = _words_of_logs(folder)
-            found = stored_run.overtakes(folder)
-            runs.update({StorePair(early=one.early, late=one.late) for one in found})
-            for one in found:
+            near: dict[StorePair, int] = {}
+            for one in reversed(stored_run.overtakes(folder)):
                 pair = StorePair(early=one.early, late=one.late)
-                nearness = sum(name in words for name in self._again.named(one))
-                is_near[pair] = max(nearness, is_near.get(pair, 0))
-        return sorted(runs, key=lambda pair: (-is_near[pair], -runs[pair]))
+                near[pair] = max(near.get(pair, 0), sum(name in words for name in self._again.named(one)))
+            runs.update(near.keys())
+            nearness |= Counter(near)
+        # The order of `runs` decides between pairs that are alike.
+        return [(nearness[pair], pair) for pair in sorted(runs, key=lambda pair: (-nearness[pair], -runs[pair]))]
 
     def _in_order(self, counts: _Counts, times: int) -> bool:
         """Run the tests in order. False if a run has no result, or there is no time left."""
@@ -142,14 +179,15 @@ class OrderTrials:
         folder = run_folder.delayed_folder(self._cell, number)
         # Each seed has threads that never pause for a while.
         seed = number if pauses or pair is not None else None
-        self.delayed.append(self._again.delayed(counts.tests, folder, seed=seed, pair=pair))
+        limit = self._limit_seconds
+        self.delayed.append(self._again.delayed(counts.tests, folder, seed=seed, pair=pair, limit_seconds=limit))
         counts.add(folder)
         return self._may_run()
 
     def _may_run(self) -> bool:
         ordered, delayed = self._first
         is_broken = any(one.problem for one in [*self.ordered[ordered:], *self.delayed[delayed:]])
-        return not is_broken and time.monotonic() < self._end
+        return not is_broken and time.monotonic() < (self._end if self._placed_by is None else self._placed_by)
 
 
 class _Counts:
@@ -162,6 +200,8 @@ class _Counts:
     def reset(self) -> None:
         self.runs = 0
         self.shown: Counter[str] = Counter()
+        self.seconds: Counter[str] = Counter()
+        """How long each took, in all runs."""
         self.failed: list[Path] = []
         """The folders of runs in which a test failed."""
 
@@ -170,15 +210,31 @@ class _Counts:
         """The tests that failed in no run."""
         return [name for name in self.tests if not self.shown[name]]
 
+    def quickest(self, names: Sequence[str]) -> str:
+        """The test of these whose failures come soonest, one after the other."""
+        return min(names, key=self.seconds_to_fail)
+
+    def seconds_to_fail(self, name: str) -> float:
+        """How long a test takes until it fails, runs that did not fail included."""
+        return self.seconds[name] / max(1, self.shown[name])
+
     def add(self, folder: Path) -> None:
         events = event_log.read(folder / event_log.NAME).events
         failed = {one.name for one in events if isinstance(one, TestEvent) and one.outcome == "failed"}
+        for one in events:
+            if isinstance(one, TestEvent):
+                self.seconds[one.name] += math.ceil(one.seconds)
         self.runs += 1
         self.shown.update(failed.intersection(self.tests))
         self.failed += [folder] if failed else []
 
 
 def _words_of_logs(folder: Path) -> set[str]:
-    """The words that the programs of a run printed, and the names of files among them."""
+    """The words that the programs of a run printed, the names of files among them, alone and with a line."""
     logs = (log.read_bytes() for log in [*folder.glob("guest-*/log"), *folder.glob("log")] if log.is_file())
-    return {word.decode("ascii", "replace") for log in logs for word in re.findall(rb"[\w.]+", log)}
+    return {
+        word.decode("ascii", "replace")
+        for log in logs
+        for found in re.finditer(rb"([\w.]+)(:\d+)?", log)
+        for word in {found[0], found[1]}
+    }

@@ -15,7 +15,7 @@ from harness.record.program_launch import CommandRecord
 from harness.record.run_record import DelayedRun, HostRun
 from harness.run.programs.command_events import failed_launches, write_events
 from harness.run.programs.traced_command import run_traced
-from harness.workflows.trials.order_trials import OrderTrials
+from harness.workflows.trials.order_trials import OrderTrials, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,16 +75,23 @@ class _ProgramAgain:
         problem, seal = self._run(in_usual_order(self._tracing.runner, self._usual), folder)
         return HostRun(problem=problem, seal=seal, launch=self._launch.guest)
 
-    def delayed(self, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None) -> DelayedRun:
-        del tests
+    def delayed(
+        self,
+        tests: Sequence[str],
+        folder: Path,
+        *,
+        seed: int | None,
+        pair: StorePair | None,
+        limit_seconds: float | None,
+    ) -> DelayedRun:
+        del tests, limit_seconds  # a program decides itself how long it runs
         runner = self._tracing.runner
         runner = with_same_addresses(runner) if seed is None else with_evidence(runner, seed, pair)
         problem, seal = self._run(runner, folder)
         return DelayedRun(problem=problem, seal=seal, launch=self._launch.guest, seed=seed, pair=pair)
 
-    def named(self, one: Overtake) -> tuple[str, str]:
-        frame = self._symbols.frames(one.maps, one.pc)[0]
-        return frame.function, Path(frame.file).name
+    def named(self, one: Overtake) -> tuple[str, ...]:
+        return names_of(self._symbols.frames(one.maps, one.pc)[0])
 
     def _run(self, runner: Runner, folder: Path) -> tuple[str, str]:
         """Run it. Returns why there is no result, or nothing, and the seal of its evidence."""

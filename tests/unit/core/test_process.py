@@ -392,6 +392,17 @@ def test_waiting_for_a_processor_is_distinguished_from_running_and_sleeping() ->
         scheduling.ran_seconds(loops[0].pid)
 
 
+def test_a_process_that_does_nothing_is_distinguished_from_one_that_runs() -> None:
+    loop, sleeper = process.start(["sh", "-c", "while :; do :; done"]), process.start(["sleep", SLEEP])
+    try:
+        stillness = {one.pid: scheduling.Stillness(one.pid) for one in (loop, sleeper)}
+        assert eventually(lambda: stillness[sleeper.pid].look() > 1)
+        assert stillness[loop.pid].look() < 1
+    finally:
+        for one in (loop, sleeper):
+            process.kill_group(one)
+
+
 def test_the_running_time_of_threads_is_added_and_sleep_is_not() -> None:
     before, began = scheduling.ran_seconds(os.getpid()), time.process_time()
     hashing = [threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha1", b"", b"", 600_000)) for _ in range(2)]

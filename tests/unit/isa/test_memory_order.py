@@ -98,6 +98,12 @@ def test_a_pair_of_stores_needs_the_same_addresses_in_each_run() -> None:
     assert {"-R", "-memory-order"}.isdisjoint(in_order)
 
 
+def test_every_second_seed_has_more_pauses() -> None:
+    """A thread that pauses logs what others see, and a server whose threads always pause does little."""
+    usual = with_order(runner_of("aarch64"), "weak", 7)
+    assert ["pauses=" in with_evidence(usual, seed).memory_order for seed in range(1, 5)] == [True, False] * 2
+
+
 def test_programs_with_32_bit_pointers_have_the_same_addresses_anyway() -> None:
     command = with_same_addresses(with_order(runner_of("armv7"), "weak", 7)).command(Path("/cache/builds/server"), [])
     assert "-R" not in command

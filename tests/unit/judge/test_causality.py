@@ -302,6 +302,25 @@ def test_a_hang_is_a_finding_and_its_failed_test_is_not_another(run: StoredRun) 
     assert [(f.kind, f.title) for f in findings] == [("hang", "the server hung in test_bitop: no reply within 75 s")]
 
 
+def test_a_failed_assertion_is_a_finding_although_its_report_has_no_end(run: StoredRun) -> None:
+    """A crash handler may wait for ever for a lock that a thread of the server holds."""
+    log = b"%d:M 30 Nov 2026 23:26:23.201 # === ASSERTION FAILED ===\n" % fakes.PID
+    log += b"%d:M 30 Nov 2026 23:26:23.201 # ==> io_threads.c:66 'data == NULL' is not true\n" % fakes.PID
+    run.test("armv5", "bitops", "test_bitop", outcome="failed", message="ServerGoneError: gone", guest="guest-1")
+    run.log("armv5", "bitops", "guest-1", log)
+    run.guest("armv5", "bitops", "guest-1", end="hang", detail="it began to report a crash", test="test_bitop")
+    assert [one.id for one in judged(run)[0]] == ["assertion-io_threads.c"]
+
+
+def test_a_hang_after_an_assertion_of_another_process_is_a_hang(run: StoredRun) -> None:
+    log = b"%d:M 30 Nov 2026 23:26:23.201 # === ASSERTION FAILED ===\n" % (fakes.PID + 1)
+    log += b"%d:M 30 Nov 2026 23:26:23.201 # ==> io_threads.c:66 'data == NULL' is not true\n" % (fakes.PID + 1)
+    run.test("armv5", "bitops", "test_bitop", outcome="failed", message="TimeoutError: timed out", guest="guest-1")
+    run.log("armv5", "bitops", "guest-1", log)
+    run.guest("armv5", "bitops", "guest-1", end="hang", detail="no reply", test="test_bitop")
+    assert [one.kind for one in judged(run)[0]] == ["hang"]
+
+
 def test_a_crash_without_a_fault_record_is_a_finding(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop", outcome="failed", message="closed by the server", guest="guest-1")
     run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGABRT", test="test_bitop")

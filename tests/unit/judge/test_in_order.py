@@ -237,6 +237,25 @@ def test_the_two_stores_that_are_enough_are_the_place(tmp_path: Path, weak: Stor
     assert replayed.replays == 3
 
 
+def test_a_finding_of_several_tests_has_the_place_that_one_of_them_has(tmp_path: Path, weak: StoredRun) -> None:
+    """Only one of the tests that a fault fails runs with pairs of stores."""
+    other = "bitops/test_bitops.py::test_others"
+    weak.test("armv5", "bitops", other, outcome="failed", message="ServerGoneError: closed", guest="guest-2")
+    weak.log("armv5", "bitops", "guest-2", ASSERTION)
+    weak.guest("armv5", "bitops", "guest-2", end="signal", detail="killed by SIGABRT", test=other)
+    fails(weak)
+    died(weak)
+    for number in range(1, 4):
+        weak.ordered_test("armv5", "bitops", number, NAME)
+        weak.ordered_test("armv5", "bitops", number, other)
+    early = weak.place("armv5", "removeJob", "src/io_threads.c", 114)
+    late = weak.place("armv5", "removeJob2", "src/io_threads.c", 112)
+    delayed(weak, range(1, 4), failing=3)
+    weak.overtake("armv5", f"bitops/{run_folder.DELAYED}-2", "guest-1", early=early, late=late, reader=late)
+    delayed(weak, range(4, 7), failing=3, pair=StorePair(early=early, late=late))
+    assert reproducer(only(tmp_path, weak)).pair == StorePair(early=early, late=late)
+
+
 def test_a_pair_that_may_fail_by_chance_is_not_the_place(tmp_path: Path, weak: StoredRun) -> None:
     fails(weak)
     died(weak)

@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core import json_codec
+from harness.core.finding import Frame
 from harness.core.model import StorePair
 from harness.record import cell_events, event_log, fault_log
 from harness.record.run_record import DelayedRun, HostRun
 from harness.workflows.trials import order_trials
-from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_TO_SEE, OrderTrials
+from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_TO_SEE, OrderTrials, names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from harness.record.fault_log import Overtake
 
 TEST = "order/test_order.py::test_values"
 RIGHT, OTHER = StorePair(early=8, late=4), StorePair(early=40, late=36)
+NEAR = StorePair(early=48, late=44)
+READERS = {RIGHT.early: ("reader", "queue.c", 66), NEAR.early: ("is_full", "queue.c", 49)}
 LINE = {"event": "overtake", "pid": 1, "tid": 2, "pc": 16, "early_place": 0, "late_place": 8, "maps": []}
 
 
@@ -33,30 +36,51 @@ class Program:
         in_order: Callable[[int], bool] = lambda _: False,
         delayed: Callable[[int], bool] = lambda _: True,
         seen: Sequence[StorePair] = (OTHER, OTHER, RIGHT),
+        seen_first: Sequence[StorePair] = (),
         needs_pauses: bool = False,
         needed: StorePair | None = RIGHT,
         problem: str = "",
+        seconds: Mapping[str, float] | None = None,
     ) -> None:
         """`in_order`, `delayed`: whether the Nth run of a kind fails. `seen`: the pairs in its log when it fails.
-        `needs_pauses`: only if threads pause. `needed`: the pair that is enough.
+        `needs_pauses`: only if threads pause, and `seen_first` otherwise. `needed`: the pair that is enough. `seconds`:
+        how long each test takes.
         """
         self._fails = {False: in_order, True: delayed}
         self._runs = {False: 0, True: 0}
         self._seen = seen
+        self._seen_first = seen_first
+        self._seconds = seconds or {}
+        self.tests: list[Sequence[str]] = []
+        """What ran, in each run while stores waited."""
+        self.limits: list[float | None] = []
+        """How long loads lasted in each."""
         self._needs_pauses = needs_pauses
         self._needed = needed
         self._problem = problem
 
-    def named(self, one: Overtake) -> tuple[str, str]:
-        return ("reader", "queue.c") if one.early == RIGHT.early else ("memcpy", "memcpy.S")
+    def named(self, one: Overtake) -> tuple[str, ...]:
+        place = READERS.get(one.early, ("memcpy", "memcpy.S", 0))
+        return names_of(Frame(function=place[0], file=f"src/{place[1]}", line=place[2], origin="server", pc=one.pc))
 
     def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
         self._leave(tests, folder, failed=self._next(is_delayed=False), seen=[])
         return HostRun(problem=self._problem, seal="")
 
-    def delayed(self, tests: Sequence[str], folder: Path, *, seed: int | None, pair: StorePair | None) -> DelayedRun:
+    def delayed(
+        self,
+        tests: Sequence[str],
+        folder: Path,
+        *,
+        seed: int | None,
+        pair: StorePair | None,
+        limit_seconds: float | None,
+    ) -> DelayedRun:
+        self.limits.append(limit_seconds)
         failed = pair == self._needed if pair is not None else self._next(is_delayed=True)
-        seen = self._seen if failed and pair is None and (seed is not None or not self._needs_pauses) else []
+        is_late = self._needs_pauses and seed is None
+        seen = [] if pair is not None or not failed else self._seen_first if is_late else self._seen
+        self.tests.append(tests)
         self._leave(tests, folder, failed=failed, seen=seen)
         return DelayedRun(problem="", seal="", seed=seed, pair=pair)
 
@@ -69,7 +93,11 @@ class Program:
         guest.mkdir(parents=True)
         log = event_log.EventLog(folder / event_log.NAME)
         for name in tests:
-            log.append(cell_events.TestEvent(name=name, outcome="failed" if failed else "passed", seconds=0.1))
+            log.append(
+                cell_events.TestEvent(
+                    name=name, outcome="failed" if failed else "passed", seconds=self._seconds.get(name, 0.1)
+                )
+            )
         log.close(tests=len(tests), failed=len(tests) * failed)
         (guest / "log").write_text("ASSERTION FAILED ==> queue.c:66 'slot == NULL' is not true", "utf-8")
         lines = [json_codec.encode({**LINE, "early": one.early, "late": one.late}) + b"\n" for one in seen]
@@ -116,11 +144,50 @@ def test_the_pair_that_was_seen_where_the_program_failed_is_tried_first(tmp_path
     assert tried == [RIGHT] * FEWEST + [OTHER] * FEWEST
 
 
+def test_the_pair_seen_by_the_line_that_the_log_names_comes_before_others_of_its_file(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(seen=[RIGHT, NEAR, OTHER]))
+    assert done.delayed[FEWEST].pair == RIGHT
+
+
+def test_of_pairs_that_are_alike_the_one_seen_last_comes_first(tmp_path: Path) -> None:
+    """A program fails soon after its thread has seen the stores."""
+    later = StorePair(early=56, late=52)
+    done = trials(tmp_path, Program(seen=[OTHER, later], needed=later))
+    assert done.delayed[-1].pair == later
+    assert OTHER not in [one.pair for one in done.delayed]
+
+
+def test_loads_last_as_long_as_the_failure_needs_once_memory_order_is_to_blame(tmp_path: Path) -> None:
+    program = Program(seconds={TEST: 3.0})
+    trials(tmp_path, program)
+    assert program.limits == [None] * FEWEST + [12.0] * FEWEST
+
+
 def test_threads_pause_more_often_with_other_seeds_until_a_log_names_stores(tmp_path: Path) -> None:
     done = trials(tmp_path, Program(needs_pauses=True))
     (seeing,) = [one for one in done.delayed if one.seed is not None and one.pair is None]
     assert seeing.seed not in {None, *[one.seed for one in done.delayed if one.pair is not None]}
     assert done.delayed[-1].pair == RIGHT
+
+
+def test_they_pause_too_if_the_first_logs_name_only_stores_that_others_read(tmp_path: Path) -> None:
+    """Correct programs see stores early, too, where their order does not matter."""
+    done = trials(tmp_path, Program(needs_pauses=True, seen_first=[OTHER]))
+    assert [one.pair for one in done.delayed] == [None] * (FEWEST + 1) + [RIGHT] * FEWEST
+
+
+def test_stores_that_no_load_where_the_program_failed_has_seen_are_tried_at_last(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(seen=[OTHER], needed=OTHER))
+    assert [one.pair for one in done.delayed] == [None] * (FEWEST + MOST_TO_SEE) + [OTHER] * FEWEST
+
+
+def test_only_the_test_that_fails_soonest_runs_with_pairs(tmp_path: Path) -> None:
+    """One fault often fails all tests of a suite, and has one place."""
+    program = Program(seconds={"slow": 20.0, "quick": 2.0, "idle": 20.0})
+    done = OrderTrials(tmp_path, program)
+    done.run(["slow", "quick", "idle"], [])
+    with_pairs = [tests for tests, one in zip(program.tests, done.delayed, strict=True) if one.pair is not None]
+    assert with_pairs == [["quick"]] * FEWEST
 
 
 def test_stores_that_no_log_names_are_not_sought_for_ever(tmp_path: Path) -> None:
@@ -149,3 +216,9 @@ def test_trials_of_several_programs_have_one_time_limit(tmp_path: Path, monkeypa
     second = OrderTrials(tmp_path, Program(), after=first)
     second.run([TEST], [])
     assert (second.ordered, second.delayed) == ([], [])
+
+
+def test_the_search_for_the_stores_has_a_time_limit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order_trials, "PLACING_SECONDS", 0)
+    done = trials(tmp_path, Program(seen=()))
+    assert len(done.delayed) == FEWEST
