@@ -133,11 +133,11 @@ def crowd(
             closing.callback(member.close)
             member.send()
             selector.register(member.connection, selectors.EVENT_READ, member)
-        silence = _Silence(guest)
+        silence = _SilentServer(guest)
         while selector.get_map():
             ready = selector.select(SILENT_SECONDS / _LOOKS)
             if ready:
-                silence = _Silence(guest)
+                silence = _SilentServer(guest)
             else:
                 silence.look(len(selector.get_map()))
             for key, _ in ready:
@@ -164,8 +164,8 @@ def _ran_seconds(guest: Guest) -> float:
         return math.inf
 
 
-class _Silence:
-    """How long no byte has arrived from a server."""
+class _SilentServer:
+    """A server from which no byte has arrived for some time."""
 
     def __init__(self, guest: Guest) -> None:
         self._guest = guest
