@@ -42,7 +42,11 @@ class BaseComparison:
         """What it has shown while the tree ran."""
 
     def early(self, plan: Plan, findings: Sequence[Finding], sources: Sources) -> Baseline:
-        """What the base shows in tests with these findings, in the cells of a plan: those that stand for others."""
+        """What the base shows in tests with these findings, in the cells of a plan: those that stand for others. It is
+        asked once: a second time, where cells run again with all of their tests, the first answer stands.
+        """
+        if self._early is not None:
+            return self._early
         self._bench.progress.say(f"asking BASE, before other targets run: {_names(findings)}")
         of_tests = msgspec.structs.replace(self._request, plan=plan, tests=baseline.sample_tests(findings, sources))
         self._early = findings_of(self._bench, of_tests, self._base, name="base-early")

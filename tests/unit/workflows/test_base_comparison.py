@@ -98,6 +98,7 @@ def test_what_the_base_has_shown_while_the_tree_ran_is_not_asked_again(tree: Tre
     assert tree.asked == [Asked("base-early", ["armv5"], ["canary", "selftests"], ["selftests/test_it"])]
     (finding,) = tree.findings("selftests")
     assert baseline.reason(early, finding, {})
+    assert tree.early("sds", "armv5") == early, "its run has a folder, and a second one would mix with it"
     judged, code = tree.judged()
     assert (code, {one.known for one in judged.findings}) == (ExitCode.PASS, {f"also in BASE {'a' * 12}"})
     assert tree.asked[1:] == [Asked("base", [*TARGETS], ["canary", "bitops", "sds"], ["bitops/test_it", "sds/test_it"])]
