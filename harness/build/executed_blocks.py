@@ -5,6 +5,8 @@ The plugin runs on the host (toolchains/executed_blocks/blocks.c).
 
 from __future__ import annotations
 
+import shutil
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from elftools.elf.elffile import ELFFile
@@ -25,31 +27,35 @@ if TYPE_CHECKING:
     from harness.core.target_model import Toolchain
 
 FOLDER = ROOT / "toolchains" / "executed_blocks"
+_HEADER_NAME = PurePath(PLUGIN_HEADER).name
 _EXECUTABLE = 1
 """PF_X of <elf.h>."""
 
 
-def compile_blocks(cache: Cache, tools: Toolchain, fetcher: Fetcher | None = None) -> Path | None:
-    """The plugin, compiled for the host (`tools`) against the emulator's own header.
-
-    Without a `fetcher`, None if the emulator's source is not in the cache: emulators of a wheel do not need it, and it
-    is large. Raises InfrastructureError when it does not compile.
+def compile_blocks(cache: Cache, tools: Toolchain, fetcher: Fetcher) -> Path:
+    """The plugin, compiled for the host (`tools`) against the emulator's own header. Raises InfrastructureError when it
+    does not compile, and as `Fetcher.tree` does.
     """
-    qemu = pinned_qemu()
-    if fetcher is not None:
-        unpacked_source(fetcher, qemu)
-    header = cache.path("sources", tree_name(qemu.archive, qemu.sha256, qemu.left_out)) / PLUGIN_HEADER
-    # Only this file is part of the plugin's identity: the other ten thousand are not read.
-    if not header.is_file():
-        return None
     return compile_plugin(
         cache,
         tools,
-        header,
+        _header(cache, fetcher),
         FOLDER / "blocks.c",
         title="the plugin that notes executed blocks",
-        owner=f"blocks-{qemu.version}",
+        owner=f"blocks-{pinned_qemu().version}",
     )
+
+
+def _header(cache: Cache, fetcher: Fetcher) -> Path:
+    """A copy of the emulator's header for plugins. It outlives the emulator's source: that is large, and the cache's
+    limit may remove it once the emulators are built.
+    """
+    qemu = pinned_qemu()
+
+    def fill(into: Path) -> None:
+        shutil.copyfile(unpacked_source(fetcher, qemu) / PLUGIN_HEADER, into / _HEADER_NAME)
+
+    return cache.folder("plugin-headers", tree_name(qemu.archive, qemu.sha256), fill) / _HEADER_NAME
 
 
 def code_of(program: Path, machine: str) -> ProgramCode:

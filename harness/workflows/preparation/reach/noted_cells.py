@@ -7,10 +7,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from harness.build.executed_blocks import compile_blocks
 from harness.run.cell_spec import ExecutionSpec
 from harness.workflows.preparation.prepared_run import UnbuiltTarget
-from harness.workflows.target_setup import oracle_setup
+from harness.workflows.target_setup import blocks_plugin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,8 +52,6 @@ class NotedCells:
         elif any(one.target == cell.target for one in self.noted):
             programs = {self._run.prepared.targets[cell.target].setup.canary(): cell.target}
         else:
-            return None
-        if self.plugin is None:
             return None
         files = {str(program): self._codes.file_of(program, target) for program, target in programs.items()}
         return ExecutionSpec(plugin=self.plugin, programs=files, kept="functions")
@@ -129,6 +126,8 @@ class NotedCells:
         return self._codes.of(self.program(cell), cell.target).function_names
 
     @cached_property
-    def plugin(self) -> Path | None:
-        """The recording plugin of the emulator; None if it cannot be compiled."""
-        return compile_blocks(self._run.bench.cache, oracle_setup(self._run.bench).toolchain)
+    def plugin(self) -> Path:
+        """The recording plugin of the emulator. Raises InfrastructureError without it: nobody would know then whether
+        a test executes the change.
+        """
+        return blocks_plugin(self._run.bench)

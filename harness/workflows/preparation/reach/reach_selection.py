@@ -63,8 +63,7 @@ class ReachSelection:
         self._store = ReachStore(run, known, self._codes)
         self._kept = {cell: one for cell in self._codes if (one := self._store.newest(cell)) is not None}
         self._changes = {cell: self._change(cell, one) for cell, one in self._kept.items()}
-        # Without the plugin, it is unknown whether the tests still do the same.
-        able = not every_test and bool(self._kept) and self.cells.plugin is not None
+        able = not every_test and bool(self._kept)
         self._selections = select(self._kept, self._changes, idle=idle) if able else {}
 
     def of(self, cell: Cell) -> CellSelection:
