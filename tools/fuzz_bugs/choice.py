@@ -83,6 +83,7 @@ def chosen(bench: Workbench, name: str, seed: int, *, half: int, mutants: int, w
     bugs = [
         Bug(name=one.name, kind="planted", target=_first(one.targets), file=one.edits[0].file)
         for one in planted[half::2]
+        if one.name not in without
     ]
     functions = {target: entered(bench, target) for target in TARGETS}
     made = [

@@ -33,7 +33,7 @@ def test_of_an_unknown_machine_instructions_may_have_any_length() -> None:
     assert code_of(fakes.DATA / "stacks" / "arm", "none-such").step == 1
 
 
-class Source:
+class SourceOnce:
     """A fetcher of the emulator's source, which is there once."""
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +50,7 @@ def test_the_header_outlives_the_source(tmp_path: Path, monkeypatch: pytest.Monk
     compiled: list[Path] = []
     monkeypatch.setattr("harness.build.executed_blocks.compile_plugin", lambda *words, **_: compiled.append(words[2]))
     cache, tools = Cache(tmp_path / "cache"), fakes.toolchain()
-    source: Any = Source(tmp_path / "source")
+    source: Any = SourceOnce(tmp_path / "source")
     compile_blocks(cache, tools, source)
     (tmp_path / "source" / PLUGIN_HEADER).unlink()
     compile_blocks(cache, tools, source)
