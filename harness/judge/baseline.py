@@ -158,15 +158,10 @@ def _appearances(finding: Finding, sources: Sources, *, every_line: bool = True)
 
 def sample_tests(findings: Iterable[Finding], sources: Sources) -> list[str]:
     """Tests that show findings, as words of `--test`, one for each way in which they appear: where a server dies in
-    each test, one test of the base may tell that it dies there, too.
+    each test, one test of the base may tell that it dies there, too. None, which means all, if a way has no test.
     """
-    ways = [one for finding in findings for one in _appearances(finding, sources).items()]
-    return sorted({test or whole_suite(way.suite) for way, test in ways})
-
-
-def whole_suite(name: str) -> str:
-    """The word of `--test` for all tests of a suite."""
-    return f"{name}/*"
+    tests = {test for finding in findings for test in _appearances(finding, sources).values()}
+    return sorted(tests) if all(tests) else []
 
 
 def _without_chance(title: str) -> str:

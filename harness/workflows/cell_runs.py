@@ -121,7 +121,10 @@ class CellRuns:
         by_cell = self._run_part([cell for cell in ordered if cell not in standing], standing, count)
         asked = {one: self._undecided[one] for one in {*chain(*standing.values())} & self._undecided.keys()}
         if asked:
+            began = time.monotonic()
             self._silent.update(self._inherited(asked))
+            # Of the limit, only what the cells themselves take counts.
+            self._until += time.monotonic() - began
         by_cell |= self._run_part([cell for cell in ordered if cell in standing], standing, count)
         return [by_cell[cell] for cell in cells]
 
@@ -162,7 +165,9 @@ class CellRuns:
         return dict(zip(part, records, strict=True))
 
     def _note(self, cell: Cell, record: CellRecord, count: CellCount) -> None:
-        """Note what a cell that has ended shows."""
+        """Note what a cell that has ended shows, in place of what an earlier run of it has shown."""
+        self._silent.discard(cell)
+        self._undecided.pop(cell, None)
         if record.status == TESTS_FAILED:
             self._note_failure(cell)
         shown = self._shown(record)
@@ -200,6 +205,8 @@ class CellRuns:
         if not failed:
             return []
         if none_started(folder):
+            if record.audit != "done":
+                return None
             # The findings about the start explain them all. Its audit had servers.
             failed = failed_tests(folder / run_folder.AUDIT)
         judged = self._judged(record) if len(failed) <= FEW_FAILURES else None

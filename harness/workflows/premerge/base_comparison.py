@@ -86,6 +86,8 @@ class BaseComparison:
         # Where the tree ran none of them, there is nothing to compare. The others read each other's files.
         targets = {cell.target for cell in judgement.cells if cell.suite in suites and cell.verdict != Verdict.SKIP}
         targets |= {name for one in left for name in one.targets}
+        if not left:
+            suites, targets = failed, {*self._request.plan.targets}
         return msgspec.structs.replace(self._request, plan=self._request.plan.only(suites).on(targets))
 
     def _compared(self, request: Request, left: Sequence[Finding], sources: Sources) -> Baseline:
@@ -93,6 +95,8 @@ class BaseComparison:
         show, others may, or it follows from earlier tests: they run before a change is blamed.
         """
         tests = baseline.sample_tests(left, sources)
+        if not tests:
+            return findings_of(self._bench, request, self._base)
         old = findings_of(self._bench, msgspec.structs.replace(request, tests=tests), self._base)
         # No run tells more of a target for which the base does not compile.
         unbuilt = baseline.uncompared(old, left, sources)
@@ -135,15 +139,9 @@ def _cells_of(finding: Finding) -> set[str]:
 
 
 def _tests_of(findings: Sequence[Finding]) -> list[str]:
-    """The tests that showed findings, as words of `--test`: all of a suite in which something had no test."""
-    return sorted(
-        {
-            one.test or baseline.whole_suite(witness.suite)
-            for finding in findings
-            for witness in finding.witnesses
-            for one in witness.occasions
-        }
-    )
+    """The tests that showed findings, as words of `--test`; none, which means all, if one of them has no test."""
+    occasions = [one for finding in findings for witness in finding.witnesses for one in witness.occasions]
+    return sorted({one.test for one in occasions}) if all(one.test for one in occasions) else []
 
 
 def earlier_tests(
@@ -159,7 +157,7 @@ def earlier_tests(
         for witness in finding.witnesses:
             cell, names = run / witness.target / witness.suite, {one.test for one in witness.occasions}
             if suites[witness.suite].multi_target_tier or not names_server(cell, names):
-                before = [baseline.whole_suite(witness.suite)]
+                before = [f"{witness.suite}/*"]
             else:
                 before = [*preceded_tests(cell, names), *(names if not names.issubset(asked) else ())]
             found.setdefault(witness.suite, []).extend(before)

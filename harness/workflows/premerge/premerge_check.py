@@ -1,6 +1,6 @@
 """Checks a change before a merge: the changed files select the suites, and only new findings count against it.
 
-It runs harness.workflows.check on the checkout and then, if that has findings, on the base revision.
+It runs harness.workflows.check on the checkout and, if that has findings, on the base revision.
 """
 
 from __future__ import annotations

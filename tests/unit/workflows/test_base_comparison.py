@@ -125,3 +125,15 @@ def test_what_it_does_not_show_is_asked_again_of_these_suites_alone(tree: Tree) 
     again = [one for one in tree.asked if one.name.startswith("base-again")]
     assert [one.suites for one in again] == [["canary", "sds", "selftests"]] * 2
     assert [one.tests for one in again] == [["sds/test_it", "selftests/test_it"]] * 2
+
+
+def test_a_new_warning_is_asked_of_the_whole_base(tree: Tree) -> None:
+    """Regression: a warning has no test, and its suite is none of the catalog's: the check ended with a KeyError."""
+    (finding,) = tree.findings("sds")
+    (first, *_) = finding.witnesses
+    occasions = [msgspec.structs.replace(one, test="") for one in first.occasions]
+    warning = msgspec.structs.replace(first, suite="warnings", test="", cells=[], occasions=occasions)
+    finding = msgspec.structs.replace(finding, targets=["armv5"], witnesses=[warning])
+    tree.judgement = msgspec.structs.replace(tree.judgement, findings=[finding])
+    tree.judged()
+    assert tree.asked[0] == Asked("base", ["armv5"], ["canary"], [])

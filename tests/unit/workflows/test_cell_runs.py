@@ -274,9 +274,26 @@ def test_where_no_server_starts_the_findings_about_the_start_explain_all_failure
     stored.own_guest("armv5", "threads", "native", end="stopped", test="test_0")
     for number in range(50):
         stored.test("armv5", "threads", f"test_{number}", outcome="failed")
-    ended = CellRecord(target="armv5", suite="threads", seconds=1, status=TESTS_FAILED)
-    runs = Runs(stored.finish(), {"armv5/threads": ended}, (), [seen_in("test_0")])
     cells = cells_of(*TARGETS)
+    folder = stored.finish()
+    for audit, asked, others in (("done", ["armv5/threads: 1"], []), ("", [], ["aarch64", "armv6"])):
+        ended = CellRecord(target="armv5", suite="threads", seconds=1, status=TESTS_FAILED, audit=audit)
+        runs = Runs(folder, {"armv5/threads": ended}, (), [seen_in("test_0")])
+        runs.in_base = [cell for cell in cells if cell.target == "armv5" and cell.suite == "threads"]
+        ran, _ = ran_of("threads", runs, cells)
+        assert (runs.of_base, ran) == (asked, sorted(["armv5", "sparc64", *others])), "without an audit, nothing ran"
+
+
+def test_a_cell_that_runs_again_shows_what_it_shows_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: a finding of the first run stood for a second one that did not end, so that others were skipped."""
+    monkeypatch.setattr("harness.workflows.cell_runs.failed_tests", lambda _: ["test_a"])
+    ends = {"armv5/threads": CellRecord(target="armv5", suite="threads", seconds=1, status=TESTS_FAILED)}
+    runs = Runs(tmp_path, ends, (), [seen_in("test_a")])
+    cells = cells_of(*TARGETS)
+    ran_of("threads", runs, cells)
+    late = {"problem": "it exceeded its limit", "problem_kind": "deadline"}
+    ends["armv5/threads"] = msgspec.structs.replace(ends["armv5/threads"], **late)
     runs.in_base = [cell for cell in cells if cell.target == "armv5" and cell.suite == "threads"]
+    runs.ran.clear()
     ran, _ = ran_of("threads", runs, cells)
-    assert (runs.of_base, ran) == (["armv5/threads: 1"], ["armv5", "sparc64"])
+    assert "armv6" in ran
