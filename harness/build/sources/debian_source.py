@@ -54,6 +54,11 @@ class SourcePackage(Record, frozen=True):
         version = re.sub(r"[^0-9A-Za-z.+~-]", "_", self.version.partition(":")[2] or self.version)
         return f"{self.name}-{version}"
 
+    @property
+    def tree_name(self) -> str:
+        """The name and the authors' version, as dpkg-source names the tree. Some packages' tests read it."""
+        return self.file_name.rpartition("-")[0] if "-" in self.version else self.file_name
+
 
 def source_named(text: str) -> SourcePackage:
     """The source package that a word names. Raises UsageError if it names none."""

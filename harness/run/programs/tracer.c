@@ -196,6 +196,20 @@ static void release(Process *process)
     }
 }
 
+/* Whether a thread is traced by this process. Its parent may still wait for one whose end was seen here. */
+static int is_traced(pid_t tid)
+{
+    char path[64], line[128];
+    pid_t tracer = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", tid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file) && sscanf(line, "TracerPid: %d", &tracer) != 1)
+        ;
+    if (file)
+        fclose(file);
+    return tracer == getpid();
+}
+
 /* The thread, which may be new: it belongs to the guest of its process or, in a new process, of its parent. */
 static Thread *add_thread(pid_t tid)
 {
@@ -210,18 +224,19 @@ static Thread *add_thread(pid_t tid)
         sscanf(line, "Tgid: %d", &pid);
     if (file)
         fclose(file);
-    Thread *above = thread_of(pid != tid ? pid : parent);
+    const Thread *above = thread_of(pid != tid ? pid : parent);
     long guest = above ? above->guest : 0;
+    Process *process = above ? above->process : NULL;
+    if (process && pid != tid)
+        process->users++;
+    else
+        process = new_process(pid, process);
+    /* `above` does not hold beyond this point. */
     if (thread_count == thread_room) {
         thread_room = thread_room ? 2 * thread_room : 64;
         if (!(threads = realloc(threads, thread_room * sizeof *threads)))
             fail("no memory for", "threads");
     }
-    Process *process = above ? above->process : NULL;
-    if (above && pid != tid)
-        process->users++;
-    else
-        process = new_process(pid, process);
     threads[thread_count] = (Thread){.tid = tid, .pid = pid, .process = process, .guest = guest};
     return &threads[thread_count++];
 }
@@ -1091,8 +1106,9 @@ static void go_on(pid_t tid, int status)
     case PTRACE_EVENT_FORK:
     case PTRACE_EVENT_VFORK:
     case PTRACE_EVENT_CLONE:
-        /* The parent cannot become another guest before this point. */
-        if (ptrace(PTRACE_GETEVENTMSG, tid, 0, &number) == 0)
+        /* The parent cannot become another guest before this point. The new thread may have ended before it: if it were
+         * added then, nothing would remove it. */
+        if (ptrace(PTRACE_GETEVENTMSG, tid, 0, &number) == 0 && is_traced((pid_t)number))
             add_thread((pid_t)number);
         /* The table may have moved. */
         thread = thread_of(tid);

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from harness.workflows.programs.execution import Execution
     from harness.workflows.workbench import Workbench
 
-TREE, SCRIPT = "source", "build-and-test.sh"
-"""FOLDER/source: the package's tree. FOLDER/build-and-test.sh: how it is built and tested."""
+SCRIPT = "build-and-test.sh"
+"""FOLDER/build-and-test.sh: how the package is built and tested. Its tree is beside it."""
 
 
 class PreparedPackage(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class PreparedPackage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tree(self) -> Path:
         """The package's tree, Debian's patches applied."""
-        return self.folder / TREE
+        return self.folder / self.package.tree_name
 
     @property
     def words(self) -> list[str]:
@@ -80,18 +80,18 @@ def prepare(
     folder.mkdir(parents=True, exist_ok=True)
     folder = folder.resolve()
     try:
-        packages.unpack(package, folder / TREE)
+        packages.unpack(package, tree := folder / package.tree_name)
     except BaseException:
         # Another attempt must not meet an empty folder.
         if not any(folder.iterdir()):
             folder.rmdir()
         raise
-    found = build_system.detect(folder / TREE, system)
-    variables = debian_rules.variables_of_rules(folder / TREE)
-    steps = debian_rules.steps_of_rules(folder / TREE)
+    found = build_system.detect(tree, system)
+    variables = debian_rules.variables_of_rules(tree)
+    steps = debian_rules.steps_of_rules(tree)
     script = build_system.script_of(found.system, options, found.folder, variables, make, steps)
     (folder / SCRIPT).write_text(script, "utf-8")
-    bench.progress.say(f"{package.title} is built by {found.system.name} in {folder / TREE / found.folder}")
+    bench.progress.say(f"{package.title} is built by {found.system.name} in {tree / found.folder}")
     return PreparedPackage(package=package, folder=folder, system=found.system.name)
 
 

@@ -66,7 +66,7 @@ def test_a_package_is_built_and_its_fault_is_stored_with_its_place(
     assert [(fault.id, fault.place) for fault in one.failing] == [("alignment-odd_load-load", f"odd.c:{FAULT_LINE}")]
     assert one.programs
     kept = tmp_path / "kept" / "odd-armv5"
-    assert (kept / "tree" / "source" / "odd").is_file()
+    assert (kept / "tree" / made["faulty"].replace("=", "-") / "odd").is_file()
     assert (kept / "run" / "findings.json").is_file()
     assert "./odd exec" in (kept / "output.txt").read_text("utf-8")
 

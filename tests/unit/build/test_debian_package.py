@@ -74,6 +74,13 @@ def test_a_folder_has_no_epoch_in_its_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "name"), [("1:1.2.13.dfsg-1+b1", "a-b-1.2.13.dfsg"), ("2.0-rc1-3", "a-b-2.0-rc1"), ("3", "a-b-3")]
+)
+def test_a_tree_is_named_after_its_authors_version(version: str, name: str) -> None:
+    assert SourcePackage(suite="s", name="a-b", version=version).tree_name == name
+
+
+@pytest.mark.parametrize(
     ("files", "named", "system"),
     [
         (["configure", "configure.ac", "CMakeLists.txt", "Makefile"], "", "configure"),
