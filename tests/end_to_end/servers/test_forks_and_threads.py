@@ -105,7 +105,7 @@ PLANTS = {
             "void sigsegvHandler(int sig, siginfo_t *info, void *secret) {",
             '"Redis %s crashed by signal: %d, si_code: %d", REDIS_VERSION, sig, info->si_code);',
         ],
-        f"    if (dictSize(server.db[7].dict)) sleep({REPORT_SECONDS});",
+        f"    for (time_t t = time(NULL) + {REPORT_SECONDS}; dictSize(server.db[7].dict) && time(NULL) < t;) {{}}",
     ),
     "io-thread": (
         "networking.c",
