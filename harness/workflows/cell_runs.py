@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from harness.build.unit_drivers import Units
     from harness.core.finding import Finding
-    from harness.core.model import Cell, StorePair
+    from harness.core.model import Cell
     from harness.core.processes.fork_server import ForkServer
     from harness.core.target_model import Target
     from harness.judge.conclusion import EndedCell
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
     from harness.workflows.preparation.cell_specs import CellSpecs
     from harness.workflows.preparation.prepared_run import PreparedRun
+    from harness.workflows.trials.order_trials import DelayedLoad
     from harness.workflows.workbench import Workbench
 
 HOST_RUNS, LISTED_HOST_RUNS = 3, 2
@@ -295,22 +296,13 @@ class CellRuns:
         """One more run of some of a cell's tests, in the host's memory order."""
         return self._again(self._specs.in_order(cell, tests), folder)
 
-    def run_delayed(
-        self,
-        cell: Cell,
-        tests: Sequence[str],
-        folder: Path,
-        *,
-        seed: int | None,
-        pair: StorePair | None,
-        limit_seconds: float | None,
-    ) -> DelayedRun:
+    def run_delayed(self, cell: Cell, tests: Sequence[str], folder: Path, how: DelayedLoad) -> DelayedRun:
         """One more run of them while stores wait."""
-        spec = self._specs.delayed(cell, tests, seed=seed, pair=pair)
-        if limit_seconds is not None:
-            spec = msgspec.structs.replace(spec, limit_seconds=limit_seconds)
+        spec = self._specs.delayed(cell, tests, seed=how.seed, pair=how.pair)
+        if how.limit_seconds is not None:
+            spec = msgspec.structs.replace(spec, limit_seconds=how.limit_seconds)
         one = self._again(spec, folder)
-        return DelayedRun(problem=one.problem, seal=one.seal, seed=seed, pair=pair)
+        return DelayedRun(problem=one.problem, seal=one.seal, seed=how.seed, pair=how.pair)
 
     def _repeated(self, spec: CellSpec, folder_of: Callable[[int], Path], times: int) -> list[HostRun]:
         """The runs of some tests, up to the first without a result.
@@ -362,16 +354,8 @@ class _CellAgain:
     def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
         return self._runs.run_in_order(self._cell, tests, folder)
 
-    def delayed(
-        self,
-        tests: Sequence[str],
-        folder: Path,
-        *,
-        seed: int | None,
-        pair: StorePair | None,
-        limit_seconds: float | None,
-    ) -> DelayedRun:
-        return self._runs.run_delayed(self._cell, tests, folder, seed=seed, pair=pair, limit_seconds=limit_seconds)
+    def delayed(self, tests: Sequence[str], folder: Path, how: DelayedLoad) -> DelayedRun:
+        return self._runs.run_delayed(self._cell, tests, folder, how)
 
 
 def _audit_of(spec: CellSpec) -> CellSpec:

@@ -12,7 +12,7 @@ import re
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from harness.core.model import StorePair
 from harness.judge.opinions.in_order import is_rarer
@@ -48,6 +48,17 @@ and few that could fail do not.
 """
 
 
+class DelayedLoad(NamedTuple):
+    """How tests run while stores wait."""
+
+    seed: int | None
+    """As in DelayedRun."""
+    pair: StorePair | None
+    """As in DelayedRun."""
+    limit_seconds: float | None
+    """As in CellSpec."""
+
+
 class Again(Protocol):
     """Runs failed tests once more. Each run has a folder for its evidence, and is sealed."""
 
@@ -57,16 +68,8 @@ class Again(Protocol):
     def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
         """One run in the host's memory order."""
 
-    def delayed(
-        self,
-        tests: Sequence[str],
-        folder: Path,
-        *,
-        seed: int | None,
-        pair: StorePair | None,
-        limit_seconds: float | None,
-    ) -> DelayedRun:
-        """One run while stores wait. `seed`, `pair`: see DelayedRun. `limit_seconds`: see CellSpec."""
+    def delayed(self, tests: Sequence[str], folder: Path, how: DelayedLoad) -> DelayedRun:
+        """One run while stores wait."""
 
 
 def names_of(frame: Frame) -> tuple[str, ...]:
@@ -179,8 +182,8 @@ class OrderTrials:
         folder = run_folder.delayed_folder(self._cell, number)
         # Each seed has threads that never pause for a while.
         seed = number if pauses or pair is not None else None
-        limit = self._limit_seconds
-        self.delayed.append(self._again.delayed(counts.tests, folder, seed=seed, pair=pair, limit_seconds=limit))
+        how = DelayedLoad(seed, pair, self._limit_seconds)
+        self.delayed.append(self._again.delayed(counts.tests, folder, how))
         counts.add(folder)
         return self._may_run()
 

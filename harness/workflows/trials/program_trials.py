@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.build.emulators.runner import Runner
-    from harness.core.model import StorePair
     from harness.record.fault_log import Overtake
     from harness.record.program_launch import ProgramLaunch
     from harness.run.programs.traced_command import Tracing
     from harness.workflows.target_setup import TargetSetup
+    from harness.workflows.trials.order_trials import DelayedLoad
 
 MOST_PROGRAMS = 3
 """How many of the programs that failed run again."""
@@ -75,16 +75,10 @@ class _ProgramAgain:
         problem, seal = self._run(in_usual_order(self._tracing.runner, self._usual), folder)
         return HostRun(problem=problem, seal=seal, launch=self._launch.guest)
 
-    def delayed(
-        self,
-        tests: Sequence[str],
-        folder: Path,
-        *,
-        seed: int | None,
-        pair: StorePair | None,
-        limit_seconds: float | None,
-    ) -> DelayedRun:
-        del tests, limit_seconds  # a program decides itself how long it runs
+    def delayed(self, tests: Sequence[str], folder: Path, how: DelayedLoad) -> DelayedRun:
+        del tests
+        # A program decides itself how long it runs.
+        seed, pair, _ = how
         runner = self._tracing.runner
         runner = with_same_addresses(runner) if seed is None else with_evidence(runner, seed, pair)
         problem, seal = self._run(runner, folder)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.record.fault_log import Overtake
+    from harness.workflows.trials.order_trials import DelayedLoad
 
 TEST = "order/test_order.py::test_values"
 RIGHT, OTHER = StorePair(early=8, late=4), StorePair(early=40, late=36)
@@ -67,15 +68,8 @@ class Program:
         self._leave(tests, folder, failed=self._next(is_delayed=False), seen=[])
         return HostRun(problem=self._problem, seal="")
 
-    def delayed(
-        self,
-        tests: Sequence[str],
-        folder: Path,
-        *,
-        seed: int | None,
-        pair: StorePair | None,
-        limit_seconds: float | None,
-    ) -> DelayedRun:
+    def delayed(self, tests: Sequence[str], folder: Path, how: DelayedLoad) -> DelayedRun:
+        seed, pair, limit_seconds = how
         self.limits.append(limit_seconds)
         failed = pair == self._needed if pair is not None else self._next(is_delayed=True)
         is_late = self._needs_pauses and seed is None
