@@ -27,7 +27,7 @@ from harness.record import run_folder, stored_run
 from harness.run.environments import inherited_limits
 from harness.run.scheduler import CellCount
 from harness.workflows.cell_process import cell_server
-from harness.workflows.cell_runs import CellRuns, jobs_of
+from harness.workflows.cells.cell_runs import CellRuns, jobs_of
 from harness.workflows.preparation import request_support
 from harness.workflows.preparation.cell_specs import CellSpecs
 from harness.workflows.preparation.reach.changed_run import ChangedRun

@@ -11,7 +11,7 @@ from harness.analysis import source_excerpt
 from harness.core.finding import Verdict
 from harness.judge import baseline, conclusion
 from harness.record import stored_run
-from harness.workflows.cell_runs import names_server, preceded_tests
+from harness.workflows.cells.cell_results import names_server, preceded_tests
 from harness.workflows.premerge.base_check import findings_of
 
 if TYPE_CHECKING:

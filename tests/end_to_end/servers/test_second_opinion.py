@@ -10,7 +10,7 @@ import pytest
 
 from harness.core.errors import ExitCode
 from harness.judge.verdict import EVERYWHERE
-from harness.workflows.cell_runs import EARLIER_CLIENTS
+from harness.workflows.cells.cell_runs import EARLIER_CLIENTS
 from tests.end_to_end.support.changed_checkouts import edit, premerge
 from tests.end_to_end.support.machines import release
 from tests.end_to_end.support.plumb_runs import document, run

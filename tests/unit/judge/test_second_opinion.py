@@ -12,7 +12,7 @@ from harness.core.finding import Difference
 from harness.judge.conclusion import conclude, of_ended_cell
 from harness.judge.verdict import EVERYWHERE
 from harness.record import event_log, run_folder, stored_run
-from harness.workflows.cell_runs import failed_tests, preceded_tests, unlike_host
+from harness.workflows.cells.cell_results import failed_tests, preceded_tests, unlike_host
 from tests.support import fakes
 from tests.support.fakes import fault
 from tests.support.stored import StoredRun, concluded, known_file

@@ -16,7 +16,8 @@ from harness.plan.catalog import Catalog
 from harness.record.run_record import CellRecord, HostRun
 from harness.run.scheduler import CellCount
 from harness.workflows.cell_process import TESTS_FAILED
-from harness.workflows.cell_runs import CellRuns, representatives, stand_ins
+from harness.workflows.cells.cell_runs import CellRuns
+from harness.workflows.cells.standing_cells import representatives, stand_ins
 from tests.support.histories import finding
 from tests.support.stored import StoredRun
 
@@ -149,7 +150,7 @@ def test_a_suite_that_is_sampled_runs_once_for_each_kind_and_a_costly_one_on_few
 def test_what_one_target_shows_the_others_are_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: dict[str, Any], known: Collection[str], *, others: bool
 ) -> None:
-    monkeypatch.setattr("harness.workflows.cell_runs.failed_tests", lambda _: ["test_old"])
+    monkeypatch.setattr("harness.workflows.cells.cell_runs.failed_tests", lambda _: ["test_old"])
     ended = CellRecord(target="armv5", suite="threads", seconds=1, **end)
     ran, _ = ran_of("threads", Runs(tmp_path, {"armv5/threads": ended}, known), cells_of(*TARGETS))
     assert ("armv6" in ran) == others
@@ -216,8 +217,8 @@ def test_the_host_is_asked_behind_other_tests_about_all_that_no_list_knows(
     """Regression: of a release in the catalog it was not, so a failure that every machine has counted as the
     target's.
     """
-    monkeypatch.setattr("harness.workflows.cell_runs.failed_tests", lambda _: ["test_old", "test_new"])
-    monkeypatch.setattr("harness.workflows.cell_runs.unlike_host", lambda *_: {"test_old", "test_new"})
+    monkeypatch.setattr("harness.workflows.cells.cell_runs.failed_tests", lambda _: ["test_old", "test_new"])
+    monkeypatch.setattr("harness.workflows.cells.cell_runs.unlike_host", lambda *_: {"test_old", "test_new"})
     runs = FailedRuns(tmp_path, tree, ["test_old"])
     made = runs.of_failed(tmp_path)
     assert runs.asked == [({"test_new"}, len(made))]
@@ -226,8 +227,8 @@ def test_the_host_is_asked_behind_other_tests_about_all_that_no_list_knows(
 def test_the_host_is_asked_no_more_once_one_of_its_runs_has_no_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.workflows.cell_runs.failed_tests", lambda _: ["test_new"])
-    monkeypatch.setattr("harness.workflows.cell_runs.unlike_host", lambda *_: {"test_new"})
+    monkeypatch.setattr("harness.workflows.cells.cell_runs.failed_tests", lambda _: ["test_new"])
+    monkeypatch.setattr("harness.workflows.cells.cell_runs.unlike_host", lambda *_: {"test_new"})
     runs = FailedRuns(tmp_path, "/a/checkout", [])
     runs.problem = "it did not end within 900 s"
     made = runs.of_failed(tmp_path)
@@ -257,7 +258,7 @@ def seen_in(*tests: str) -> Finding:
 def test_what_the_base_shows_too_the_others_are_not_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: list[str], *, in_base: bool, asked: bool, others: bool
 ) -> None:
-    monkeypatch.setattr("harness.workflows.cell_runs.failed_tests", lambda _: ["test_a", "test_b"])
+    monkeypatch.setattr("harness.workflows.cells.cell_runs.failed_tests", lambda _: ["test_a", "test_b"])
     ended = CellRecord(target="armv5", suite="threads", seconds=1, status=TESTS_FAILED)
     runs = Runs(tmp_path, {"armv5/threads": ended}, (), [seen_in(*shown)])
     cells = cells_of(*TARGETS)
@@ -286,7 +287,7 @@ def test_where_no_server_starts_the_findings_about_the_start_explain_all_failure
 
 def test_a_cell_that_runs_again_shows_what_it_shows_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: a finding of the first run stood for a second one that did not end, so that others were skipped."""
-    monkeypatch.setattr("harness.workflows.cell_runs.failed_tests", lambda _: ["test_a"])
+    monkeypatch.setattr("harness.workflows.cells.cell_runs.failed_tests", lambda _: ["test_a"])
     ends = {"armv5/threads": CellRecord(target="armv5", suite="threads", seconds=1, status=TESTS_FAILED)}
     runs = Runs(tmp_path, ends, (), [seen_in("test_a")])
     cells = cells_of(*TARGETS)

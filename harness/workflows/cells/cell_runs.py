@@ -20,12 +20,21 @@ from harness.build.emulators.runner import Runner, with_alignment
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.model import CANARY_SUITE
 from harness.isa import rules
-from harness.judge.opinions.second_opinion import has_time_limit, plain
-from harness.record import cell_events, event_log, evidence_seal, fault_log, run_folder
+from harness.judge.opinions.second_opinion import has_time_limit
+from harness.record import event_log, evidence_seal, run_folder
 from harness.record.run_record import CellRecord, DelayedRun, HostRun, ProblemKind
 from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none
 from harness.workflows.cell_process import OUT_OF_TIME, TESTS_FAILED, run_cell
+from harness.workflows.cells.cell_results import (
+    died_misaligned,
+    failed_tests,
+    none_started,
+    preceded_tests,
+    tests_in,
+    unlike_host,
+)
+from harness.workflows.cells.standing_cells import representatives, stand_ins
 from harness.workflows.trials.order_trials import OrderTrials, names_of
 from harness.workflows.trials.shared_host_runs import SharedHostRuns
 
@@ -37,7 +46,6 @@ if TYPE_CHECKING:
     from harness.core.finding import Finding
     from harness.core.model import Cell
     from harness.core.processes.fork_server import ForkServer
-    from harness.core.target_model import Target
     from harness.judge.conclusion import EndedCell
     from harness.plan.request import Request
     from harness.record.fault_log import Overtake
@@ -229,7 +237,7 @@ class CellRuns:
             return record
         if spec.units is not None and spec.units.broken and not record.problem:
             record = msgspec.structs.replace(record, problem=_broken(spec.units), problem_kind="units")
-        if _died_misaligned(spec.folder) and self._is_audited(cell, spec.folder):
+        if died_misaligned(spec.folder) and self._is_audited(cell, spec.folder):
             audit = self._run_sealed(_audit_of(spec))
             record = msgspec.structs.replace(record, audit=audit.problem or "done", audit_seal=audit.seal)
         record = msgspec.structs.replace(record, host=self._host_runs(cell, spec, record))
@@ -249,7 +257,7 @@ class CellRuns:
         folder_of = functools.partial(run_folder.host_folder, spec.folder)
         times = LISTED_HOST_RUNS if self._request.server in self._bench.catalog.servers else HOST_RUNS
         alone = self._shared.runs(native, folder_of, lambda: self._repeated(native, folder_of, times))
-        if any(one.problem for one in alone) or _died_misaligned(spec.folder):
+        if any(one.problem for one in alone) or died_misaligned(spec.folder):
             return alone
         logs = [folder_of(number) / event_log.NAME for number in range(1, len(alone) + 1)]
         others = unlike_host(spec.folder, cell.target, logs)
@@ -273,7 +281,7 @@ class CellRuns:
         def ask() -> list[HostRun]:
             first, second = folder_of(1), folder_of(2)
             ended = [self._again(native, first)]
-            if any(event.name in others and event.outcome == "failed" for event in _tests(first / event_log.NAME)):
+            if any(event.name in others and event.outcome == "failed" for event in tests_in(first / event_log.NAME)):
                 ended.append(self._again(native, second))
             return ended
 
@@ -287,7 +295,7 @@ class CellRuns:
         failed = failed_tests(spec.folder) if record.status == TESTS_FAILED and spec.runner.memory_order else []
         if not failed:
             return record
-        late = [one.name for one in _tests(spec.folder / event_log.NAME) if has_time_limit(one.message)]
+        late = [one.name for one in tests_in(spec.folder / event_log.NAME) if has_time_limit(one.message)]
         trials = OrderTrials(spec.folder, _CellAgain(self, cell, spec))
         trials.run(failed, late)
         return msgspec.structs.replace(record, ordered=trials.ordered, delayed=trials.delayed)
@@ -330,7 +338,7 @@ class CellRuns:
             return False
         # An audit would repeat hours of the release's own tests, only to show what the audits of other suites also
         # show. If no server started, it repeats nothing.
-        return not suite.upstream or not any(event.outcome == "passed" for event in _tests(folder / event_log.NAME))
+        return not suite.upstream or not any(event.outcome == "passed" for event in tests_in(folder / event_log.NAME))
 
     def _run_sealed(self, spec: CellSpec, until: float = math.inf) -> CellRecord:
         """Run a cell and seal its evidence, so that a later change of it is noticed."""
@@ -376,101 +384,6 @@ def _audited(runner: Runner) -> Runner:
     return msgspec.structs.replace(runner, policy=policy, options=with_alignment(runner.options, policy))
 
 
-def failed_tests(folder: Path) -> list[str]:
-    """The names of a cell's failed tests that ran. Those of its audit count, too: a server that cannot start otherwise
-    runs its tests only there.
-    """
-    logs = [folder / event_log.NAME, folder / run_folder.AUDIT / event_log.NAME]
-    names = (
-        event.name
-        for log in logs
-        for event in _tests(log)
-        if event.outcome == "failed" and not (event.blocked or event.blocked_by or event.blockers)
-    )
-    return list(dict.fromkeys(names))
-
-
-def representatives(cells: Sequence[Cell], targets: Mapping[str, Target]) -> dict[Cell, Cell]:
-    """Each cell -> the cell of its suite on the target that stands for its kind: for the targets of a width, a byte
-    order and a width of time_t the one that demands alignment of most kinds of accesses, of several the first.
-    """
-    best: dict[tuple[int, str, int, str], Cell] = {}
-
-    def kind(cell: Cell) -> tuple[int, str, int, str]:
-        target = targets[cell.target]
-        return target.width_bits, target.endianness, target.time_bits, cell.suite
-
-    for cell in cells:
-        chosen = best.setdefault(kind(cell), cell)
-        if len(targets[cell.target].demand) > len(targets[chosen.target].demand):
-            best[kind(cell)] = cell
-    return {cell: best[kind(cell)] for cell in cells}
-
-
-def stand_ins(cells: Sequence[Cell], targets: Mapping[str, Target]) -> dict[Cell, list[Cell]]:
-    """Some cells -> the cells of their suites that stand for them: so few that each width, byte order and width of
-    time_t of a suite's targets occurs. Of equally good targets, those that demand alignment of most kinds of accesses,
-    and of these the first. The cells that stand for others are not in the result.
-    """
-    found: dict[Cell, list[Cell]] = {}
-
-    def properties(cell: Cell) -> set[tuple[int, int | str]]:
-        one = targets[cell.target]
-        return {*enumerate((one.width_bits, one.endianness, one.time_bits))}
-
-    for suite in dict.fromkeys(cell.suite for cell in cells):
-        those = [cell for cell in cells if cell.suite == suite]
-        left = set().union(*map(properties, those))
-        chosen: list[Cell] = []
-        while left:
-            best = max(those, key=lambda cell: (len(left & properties(cell)), len(targets[cell.target].demand)))
-            chosen.append(best)
-            left -= properties(best)
-        found |= {cell: chosen for cell in those if cell not in chosen}
-    return found
-
-
-def unlike_host(cell: Path, target: str, host_logs: Sequence[Path]) -> set[str]:
-    """The names of a cell's failed tests that alone do not fail on the host, or not in the same words. `host_logs`: the
-    events of their runs there.
-    """
-    said = {(event.name, plain(event.message, target)) for log in host_logs for event in _tests(log)}
-    failed = (event for event in _tests(cell / event_log.NAME) if event.outcome == "failed")
-    return {event.name for event in failed if (event.name, plain(event.message, target)) not in said}
-
-
-def preceded_tests(cell: Path, names: Collection[str]) -> list[str]:
-    """The names of the tests that share a server with some failed ones, up to the last of these on each server; none of
-    a server that one of them had alone.
-    """
-    by_guest: dict[str, list[str]] = {}
-    for event in _tests(cell / event_log.NAME):
-        if event.guest and event.outcome != "skipped":
-            by_guest.setdefault(event.guest, []).append(event.name)
-    before: list[str] = []
-    for ran in by_guest.values():
-        last = max((number for number, name in enumerate(ran) if name in names), default=0)
-        before += ran[: last + 1] if last else []
-    return list(dict.fromkeys(before))
-
-
-def none_started(cell: Path) -> bool:
-    """Whether a cell's servers died while they started, and no test passed."""
-    events = event_log.read(cell / event_log.NAME).events
-    ends = {one.end for one in events if isinstance(one, cell_events.GuestEvent) and not (one.oracle or one.target)}
-    passed = any(isinstance(one, cell_events.TestEvent) and one.outcome == "passed" for one in events)
-    return ends == {"start-failed"} and not passed
-
-
-def names_server(cell: Path, names: Collection[str]) -> bool:
-    """Whether a cell's log names the server of each of these tests."""
-    return {event.name for event in _tests(cell / event_log.NAME) if event.guest}.issuperset(names)
-
-
-def _tests(log: Path) -> list[cell_events.TestEvent]:
-    return [event for event in event_log.read(log).events if isinstance(event, cell_events.TestEvent)]
-
-
 def _broken(units: Units) -> str:
     """Which units were not called because the project's drivers for them do not compile."""
     by_error: dict[str, list[str]] = {}
@@ -478,13 +391,3 @@ def _broken(units: Units) -> str:
         by_error.setdefault(error, []).append(name)
     reasons = "; ".join(f"{', '.join(names)}: {error}" for error, names in by_error.items())
     return f"{len(units.broken)} units do not compile and were not run: {reasons}"
-
-
-def _died_misaligned(folder: Path) -> bool:
-    """Whether a misaligned access raised a signal in one of a cell's guests."""
-    logs = [*folder.glob("guest-*/faults.jsonl"), *folder.glob(f"{run_folder.PEERS}/*/guest-*/faults.jsonl")]
-    return any(
-        fault_log.is_misaligned(fault) and fault.event == "fault"
-        for log in logs
-        for fault in fault_log.read_faults(log)
-    )
