@@ -127,6 +127,7 @@ class StartGuest:
         peer = "" if target == self._cell.runner.target.name else target
         if isinstance(self._host, RunningServer) and not peer:
             pytest.skip("only the server that runs already can be asked, and none can be started")
+        self._waits.starting()
         home = self._cell.folder / run_folder.PEERS / peer if peer else self._cell.folder
         folder = home / f"guest-{next(self._numbers)}"
         spec = server_of(self._cell, peer, options=options, files=files, preload=preload)

@@ -5,6 +5,7 @@ have waited in vain for the same state, the others wait for a fraction of the li
 that time either, they are blocked: nobody knows whether they would have passed. So it is with the reply to a command at
 which the server hung in two tests, or in one although it had a processor: all further replies have a fraction of their
 time, and less after each test that this blocks. If tests of a file are blocked in a row, its other tests get no server.
+A command at which servers of two other cells hung counts as well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from harness.run.servers.hang_ledger import HangLedger
 
 WAITED = "timed out waiting for"
 """How a test's words begin where a state did not come about in time: whether its server hangs, is another question."""
@@ -45,9 +48,14 @@ class BlockedError(Exception):
 class Waits:
     """The states that a cell's tests have awaited in vain."""
 
-    def __init__(self, test: Callable[[], str] = str) -> None:
-        """`test` returns the name of the test that runs. Without one, no test blocks another."""
+    def __init__(self, test: Callable[[], str] = str, ledger: HangLedger | None = None) -> None:
+        """`test` returns the name of the test that runs. Without one, no test blocks another. `ledger`: what other
+        cells have seen; None: nothing.
+        """
         self._test = test
+        self._ledger = ledger
+        self._of_others: dict[str, tuple[str, ...]] = {}
+        """Commands at which servers of other cells hung -> their tests, when the last server started."""
         self._in_vain: dict[str, list[str]] = {}
         """State -> the tests that awaited it to the end of their time limit."""
         self._certain: set[str] = set()
@@ -80,6 +88,13 @@ class Waits:
         self.expired(f"{_REPLY}{command}")
         if certain:
             self._certain.add(f"{_REPLY}{command}")
+            if self._ledger is not None:
+                self._ledger.add(command, self._test())
+
+    def starting(self) -> None:
+        """Learn what other cells have seen: a server starts. While it runs, the time limit of its replies stands."""
+        if self._ledger is not None:
+            self._of_others = self._ledger.of_others()
 
     def blocked(self) -> None:
         """Record that the present test had no reply in a fraction of its time."""
@@ -105,6 +120,9 @@ class Waits:
         """Why a reply that does not come in the present test says nothing; None if it does."""
         hanging = (what for what in self._in_vain if what.startswith(_REPLY) and self._blockers(what))
         what = next(hanging, "")
+        if not what and self._of_others:
+            command, tests = next(iter(self._of_others.items()))
+            return BlockedError(f"{_REPLY}{command}", tests)
         return BlockedError(what, tuple(self._blockers(what))) if what else None
 
     def _blockers(self, what: str) -> list[str]:

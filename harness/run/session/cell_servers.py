@@ -18,6 +18,7 @@ from harness.record import cell_events, fault_log, run_folder
 from harness.run.extra_servers import StartGuest, count_hang, ended, keep_transcript, new_guest, server_of
 from harness.run.machines import other_machine
 from harness.run.server_process import StartError
+from harness.run.servers.hang_ledger import HangLedger
 from harness.run.servers.probes import REPLY_SECONDS, addresses_of_values, answers_ping, processed_commands
 from harness.run.servers.waits import WAITED, BlockedError, Waits
 
@@ -63,7 +64,10 @@ class CellServers:
         self.host = other_machine(cell.machine, cell.board, cell.folder, sockets=cell.sockets)
         """The machine that they run in; None where they are processes here."""
         # A repetition of failed tests needs the whole result of each of them.
-        self._waits = Waits(lambda: current.whole_name) if cell.exactly is None else Waits()
+        self._waits = Waits()
+        if cell.exactly is None:
+            ledger = HangLedger(cell.shared / f"hangs-{cell.runner.target.name}.jsonl", cell.suite)
+            self._waits = Waits(lambda: current.whole_name, ledger)
         self.start_guest = StartGuest(cell, log, self.host, self._numbers, self._waits, recorder=recorder)
         """Starts servers for the present test alone."""
         self.present: Guest | None = None
@@ -100,6 +104,7 @@ class CellServers:
             # Each time that an exception is raised again, its traceback grows, and pytest reads all of it.
             raise self._failure.with_traceback(None)
         self.retire()
+        self._waits.starting()
         folder = self._cell.folder / f"guest-{next(self._numbers)}"
         if self.host is not None and self._current.counters_before is None:
             self.host.machine()

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from harness.run.servers.hang_ledger import HangLedger
 from harness.run.servers.waits import ENOUGH, FRACTION, IN_A_ROW, LEAST_SECONDS, BlockedError, Waits
 from suites._shared import link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from harness.run.server_process import Guest
 
@@ -113,6 +115,48 @@ def test_a_test_with_replies_gives_its_file_servers_again() -> None:
         tests.waits.blocked()
         if number % 3 == 2:
             tests.waits.replied()
+
+
+def of_cell(folder: Path, suite: str) -> Waits:
+    """What the tests of one of several cells await."""
+    return Waits(lambda: f"{suite}/test.py::test", HangLedger(folder / "shared" / "hangs.jsonl", suite))
+
+
+def test_a_command_at_which_servers_of_two_other_cells_hung_leaves_a_fraction_of_the_time(tmp_path: Path) -> None:
+    hangs, sets, gets, other = (of_cell(tmp_path, suite) for suite in ("bitops", "sds", "protocol", "fuzz"))
+    for waits, command in ((hangs, "SET"), (hangs, "SET"), (gets, "GET")):
+        waits.hung(command, certain=True)
+    other.starting()
+    assert (other.reply_limit(75.0), other.late_reply()) == (75.0, None), "each command hung in one cell alone"
+    sets.hung("SET", certain=False)
+    other.starting()
+    assert other.reply_limit(75.0) == 75.0, "this server may have waited for a processor"
+    sets.hung("SET", certain=True)
+    assert other.reply_limit(75.0) == 75.0, "a server that runs keeps its time limit"
+    other.starting()
+    assert other.reply_limit(75.0) == 75.0 * FRACTION
+    assert str(other.late_reply()) == (
+        "timed out waiting for a reply to SET, for which bitops/test.py::test and sds/test.py::test waited in vain"
+    )
+    hangs.starting()
+    assert hangs.late_reply() is None, "of the two cells it is one itself, and its own test had its time"
+
+
+def test_a_damaged_ledger_costs_time_alone(tmp_path: Path) -> None:
+    ledger = tmp_path / "shared" / "hangs.jsonl"
+    for suite in ("bitops", "sds"):
+        of_cell(tmp_path, suite).hung("SET", certain=True)
+    whole = ledger.read_bytes()
+    other = of_cell(tmp_path, "fuzz")
+    for content, limit in ((whole[:-20], 75.0), (b"\xff{}\n" + whole, 7.5), (b"[1]\n", 75.0)):
+        ledger.write_bytes(content)
+        other.starting()
+        assert other.reply_limit(75.0) == limit
+    ledger.unlink()
+    ledger.mkdir()
+    other.hung("SET")
+    other.starting()
+    assert other.late_reply() is None
 
 
 def test_without_a_test_nothing_is_blocked() -> None:
