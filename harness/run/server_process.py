@@ -64,7 +64,7 @@ CRASH_SECONDS = 10.0
 """How long a server may report its crash, which in the first server of a cell tests its memory too."""
 STILL_SECONDS = 10.0
 """A server that reports a crash and uses no processor for so long waits for something that does not come."""
-WAITED_SHARE = 0.5
+WAITED_SHARE = 0.75
 """A server hangs for certain if in its whole life it waited for a processor for less than this share of its limit."""
 KILL_SECONDS = 10.0
 """How long another machine may take to end a server."""

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CELLS = 2
-"""In how many other cells servers must have hung at a command. One may do what no other does."""
+"""In how many other cells servers must have hung at a command. One may do what no other does, and on a busy machine one
+may be bad luck."""
 
 
 class _Hang(Record, frozen=True):
-    """A line of the ledger: a server hung although it had a processor."""
+    """A line of the ledger: a server hung."""
 
     suite: str
     command: str

@@ -88,8 +88,8 @@ class Waits:
         self.expired(f"{_REPLY}{command}")
         if certain:
             self._certain.add(f"{_REPLY}{command}")
-            if self._ledger is not None:
-                self._ledger.add(command, self._test())
+        if self._ledger is not None:
+            self._ledger.add(command, self._test())
 
     def starting(self) -> None:
         """Learn what other cells have seen: a server starts. While it runs, the time limit of its replies stands."""
