@@ -106,6 +106,8 @@ class StartGuest:
         self._numbers = numbers
         """Each guest of the cell takes the next number."""
         self._running: list[Guest] = []
+        self._is_late = False
+        """Whether one of them did not reply in a fraction of its time."""
 
     def __call__(
         self,
@@ -121,12 +123,14 @@ class StartGuest:
         `files` are in its folder when it starts. `preload` is a shared object of its target, and
         takes the place of the guard allocator.
 
-        Raises StartError. If the server `may_refuse`, its exit without a signal is not a finding. Skips the test where
-        the only server runs already.
+        Raises StartError; BlockedError if servers hung in the tests before. If the server `may_refuse`, its exit
+        without a signal is not a finding. Skips the test where the only server runs already.
         """
         peer = "" if target == self._cell.runner.target.name else target
         if isinstance(self._host, RunningServer) and not peer:
             pytest.skip("only the server that runs already can be asked, and none can be started")
+        if (refusal := self._waits.refusal()) is not None:
+            raise refusal
         self._waits.starting()
         home = self._cell.folder / run_folder.PEERS / peer if peer else self._cell.folder
         folder = home / f"guest-{next(self._numbers)}"
@@ -169,6 +173,11 @@ class StartGuest:
             if outcome == "failed" and "timed out" in message and WAITED not in message:
                 self._end_if_silent(guest)
             self._log.append(self._ended(guest, test, outcome))
+        if self._is_late:
+            self._waits.blocked()
+        elif self._running and outcome == "passed":
+            self._waits.replied()
+        self._is_late = False
         self._running.clear()
 
     def _end_if_silent(self, guest: Guest) -> None:
@@ -191,7 +200,7 @@ class StartGuest:
         if outcome == "failed" or ended_badly or guest.evidence.faults():
             requests, transcript = keep_transcript(guest)
         if guest.ended is not None and guest.ended.how == "hang" and not guest.ended.stopping:
-            count_hang(guest, self._waits, requests)
+            self._is_late = count_hang(guest, self._waits, requests) is not None
         return msgspec.structs.replace(
             ended(guest, test),
             target=guest.runner.target.name if guest.folder.parent != self._cell.folder else "",

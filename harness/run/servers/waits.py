@@ -99,7 +99,8 @@ class Waits:
     def blocked(self) -> None:
         """Record that the present test had no reply in a fraction of its time."""
         self._late += 1
-        self._row = [one for one in self._row if _file_of(one) == _file_of(self._test())] + [self._test()]
+        test = self._test()
+        self._row = [one for one in self._row if _file_of(one) == _file_of(test) and one != test] + [test]
 
     def replied(self) -> None:
         """Record that the last test that used the present server had its replies."""
