@@ -247,7 +247,9 @@ class CellRuns:
         """Run a cell's failed tests on the native build; nothing if none failed, or if the build cannot run them."""
         if record.status != TESTS_FAILED or not self._specs.has_host_runs(cell):
             return []
-        failed = failed_tests(spec.folder)
+        # A misaligned access that kills each server as it starts is not the host's. The tests ran in the audit alone.
+        is_startless = record.audit == "done" and none_started(spec.folder)
+        failed = failed_tests(spec.folder / run_folder.AUDIT if is_startless else spec.folder)
         if not failed:
             return []
         try:

@@ -184,11 +184,13 @@ class FailedRuns(Runs):
         super().__init__(folder, {}, known)
         self.asked: list[tuple[set[str], int]] = []
         """The tests that the host was to run behind others, and how many runs it had made."""
+        self.alone: list[list[str]] = []
+        """The tests that it was to run alone."""
         anything: Any = SimpleNamespace(
             server=tree,
             run=folder,
             has_host_runs=lambda _: True,
-            on_host=lambda *_: None,
+            on_host=self._on_host,
             runs=lambda *words: words[2](),
         )
         self._request = self._specs = self._shared = anything
@@ -203,10 +205,13 @@ class FailedRuns(Runs):
         self.asked.append(({*words[2]}, words[3]))
         return []
 
-    def of_failed(self, folder: Path) -> list[HostRun]:
+    def _on_host(self, _: Cell, failed: list[str]) -> None:
+        self.alone.append(failed)
+
+    def of_failed(self, folder: Path, audit: str = "") -> list[HostRun]:
         """The host's runs of a cell."""
         spec: Any = SimpleNamespace(folder=folder)
-        record = CellRecord(target="armv5", suite="threads", seconds=1, status=TESTS_FAILED)
+        record = CellRecord(target="armv5", suite="threads", seconds=1, status=TESTS_FAILED, audit=audit)
         return self._host_runs(Cell(target="armv5", server="", suite="threads"), spec, record)
 
 
@@ -234,6 +239,20 @@ def test_the_host_is_asked_no_more_once_one_of_its_runs_has_no_result(
     made = runs.of_failed(tmp_path)
     assert runs.of_base == []
     assert [one.problem for one in made if one.problem] == [runs.problem]
+
+
+def test_the_host_is_not_asked_about_tests_before_which_a_misaligned_access_killed_the_server(tmp_path: Path) -> None:
+    stored = StoredRun(tmp_path, targets=TARGETS, suites=SUITES)
+    stored.guest("armv5", "threads", "guest-1", end="start-failed")
+    stored.test("armv5", "threads", "test_first", outcome="failed")
+    stored.audited.add(("armv5", "threads"))
+    stored.test("armv5", "threads/audit", "test_first")
+    stored.test("armv5", "threads/audit", "test_second", outcome="failed")
+    cell = stored.finish() / "armv5" / "threads"
+    for audit, asked in (("done", [["test_second"]]), ("", [["test_first", "test_second"]])):
+        runs = FailedRuns(tmp_path, "/a/checkout", [])
+        runs.of_failed(cell, audit)
+        assert runs.alone == asked, "without an audit, servers may die on the host, too"
 
 
 def seen_in(*tests: str) -> Finding:
