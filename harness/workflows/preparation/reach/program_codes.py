@@ -37,7 +37,7 @@ class ProgramCodes:
         self._lines: dict[Path, list[LineCode]] = {}
         self._maps: dict[Path, CodeMap | None] = {}
         self._native_changes: dict[str, CodeChange] = {}
-        """Kept run, or untested_change.BASE -> the differences of its native build from this one's."""
+        """Kept run, or base_change.BASE -> the differences of its native build from this one's."""
         self._take_unmoved(run.base.unmoved(run.prepared.tree))
         oracle = run.prepared.peers[ORACLE].build if run.prepared.has_oracle else None
         self.native = self.map_in(oracle.folder) if oracle is not None else None

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from harness.analysis.code.code_map import CodeChange, differences
 from harness.core.finding import Verdict
 from harness.record.executed_blocks import cell_reach
+from harness.workflows.preparation.reach.base_change import BaseChange
 from harness.workflows.preparation.reach.noted_cells import NotedCells
 from harness.workflows.preparation.reach.program_codes import ProgramCodes
 from harness.workflows.preparation.reach.reach_store import ReachStore
@@ -32,6 +33,7 @@ from harness.workflows.preparation.reach.reached_tests import (
     select,
     settled,
 )
+from harness.workflows.preparation.reach.repeated_tests import RepeatedTests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,6 +57,7 @@ class ReachSelection:
         self.run = run
         self.codes = ProgramCodes(run, folder)
         self.cells = NotedCells(run, self.codes)
+        self.change = BaseChange(run, self.codes, self.cells)
         self._known = known
         alone = [cell for cell in self.cells.noted if self.cells.is_alone(cell)]
         found = {cell: self.codes.map_in(self.cells.program(cell).parent) for cell in alone}
@@ -63,12 +66,19 @@ class ReachSelection:
         self._store = ReachStore(run, known, self._codes)
         self._kept = {cell: one for cell in self._codes if (one := self._store.newest(cell)) is not None}
         self._changes = {cell: self._change(cell, one) for cell, one in self._kept.items()}
+        self._repeated = RepeatedTests(run, self.change) if not every_test else None
+        self._later: dict[Cell, CellSelection] = {}
+        """The selections of cells that other cells of this run have shown, once they start."""
         able = not every_test and bool(self._kept)
         self._selections = select(self._kept, self._changes, idle=idle) if able else {}
 
     def of(self, cell: Cell) -> CellSelection:
-        """The tests of a cell."""
-        return self._selections.get(cell, EVERY_TEST)
+        """The tests of a cell that starts, or has run."""
+        if cell in self._selections or self._repeated is None:
+            return self._selections.get(cell, EVERY_TEST)
+        if cell not in self._later:
+            self._later[cell] = self._repeated.of(cell)
+        return self._later[cell]
 
     @property
     def left_out(self) -> int:
@@ -97,8 +107,9 @@ class ReachSelection:
 
     def entered_before(self, cell: Cell) -> set[str]:
         """The functions that the tests of a cell that do not run entered when they ran."""
-        before = self._kept[cell].as_expected if self.of(cell).without else {}
-        return {function for name in self.of(cell).without for function in before[name]}
+        without = self._selections.get(cell, EVERY_TEST).without
+        before = self._kept[cell].as_expected if without else {}
+        return {function for name in without for function in before[name]}
 
     def keep(self, judgement: Judgement, run: RunRecord) -> None:
         """Keep the records of the cells that were judged and have no new finding. They include tests that failed with

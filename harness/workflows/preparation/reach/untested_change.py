@@ -6,21 +6,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.analysis.code.code_map import CodeChange, differences
 from harness.record import run_folder
 from harness.record.executed_blocks import cell_reach
 from harness.record.run_record import Unentered
 from harness.workflows.preparation.reach.base_code import functions_of_files
-from harness.workflows.preparation.reach.reached_tests import added, entered
+from harness.workflows.preparation.reach.reached_tests import entered
 
 if TYPE_CHECKING:
-    from harness.analysis.code.code_map import CodeMap
     from harness.analysis.code.line_code import LineCode
     from harness.core.model import Cell
     from harness.workflows.preparation.reach.reach_selection import ReachSelection
-
-BASE = "BASE"
-"""The name of the change's base, among the names of runs that kept a record."""
 
 
 class UntestedChange:
@@ -31,12 +26,13 @@ class UntestedChange:
         self._run = selection.run
         self._codes = selection.codes
         self._cells = selection.cells
+        self._change = selection.change
 
     def unentered(self) -> dict[str, Unentered]:
         """`RunRecord.unentered`, after all cells have run. Builds the base, unless that is in the cache."""
         found = {}
         for target in self._run.request.plan.targets:
-            change = self._of_base(target)
+            change = self._change.of(target)
             if change is None:
                 return {}
             own = self._codes.lines_in(self._cells.server(target))
@@ -58,24 +54,6 @@ class UntestedChange:
                 whole_beside=whole_beside,
             )
         return found
-
-    def _of_base(self, target: str) -> CodeChange | None:
-        """The differences of a target's server from the base's: functions that the base lacks or that differ there.
-        None if unknown.
-        """
-        old, new = self._run.base.code.targets.get(target), self._code_of(target)
-        if old is None or new is None or old.recipe != new.recipe:
-            return None
-        functions = self._codes.of(self._cells.server(target), target).function_names
-        change = self._codes.with_native_change(differences(old, new), BASE, self._run.base.code.native, functions, new)
-        here = (change.functions | added(old, new)).intersection(functions)
-        elsewhere = change.elsewhere or (["functions that are gone"] if change.functions and not here else [])
-        return CodeChange(functions=here, elsewhere=elsewhere)
-
-    def _code_of(self, target: str) -> CodeMap | None:
-        """The code of a target's build; None if it has none, or its objects cannot be read."""
-        built = self._run.prepared.built
-        return self._codes.map_in(built[target].build.folder) if target in built else None
 
     def _lines_beside(self, target: str) -> tuple[list[LineCode], set[str]]:
         """The edited lines' code in the programs beside the server, and the names of what those have executed. Nothing
@@ -123,6 +101,6 @@ class UntestedChange:
         """
         about = self._run.bench.catalog.suites[suite]
         globs = [*about.source_globs, *about.partial_globs]
-        return not functions_of_files(self._code_of(target), self._run.prepared.tree.content, globs).isdisjoint(
+        return not functions_of_files(self._change.code_of(target), self._run.prepared.tree.content, globs).isdisjoint(
             functions
         )
