@@ -54,7 +54,7 @@ def selected(
         suite=lambda _: SimpleNamespace(tests_of=("protocol", "fuzz"), costly=costly),
         folder_of=lambda cell: folder / cell.target / cell.suite,
     )
-    base: Any = SimpleNamespace(of=lambda target: change if target == "aarch64" else None)
+    base: Any = SimpleNamespace(of_target=lambda target: change if target == "aarch64" else None)
     return RepeatedTests(run, base).of(THREADS)
 
 

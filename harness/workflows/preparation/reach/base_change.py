@@ -26,15 +26,31 @@ class BaseChange:
         self._cells = cells
 
     def of(self, target: str) -> CodeChange | None:
-        """Functions that the base lacks or that differ there. None if unknown. Builds the base, unless that is in the
-        cache.
+        """Functions that the base lacks or that differ there, in the target's server or in the native build. None if
+        unknown. Builds the base, unless that is in the cache.
         """
-        old, new = self._run.base.code.targets.get(target), self.code_of(target)
-        if old is None or new is None or old.recipe != new.recipe:
+        codes = self._both(target)
+        if codes is None:
             return None
         functions = self._codes.of(self._cells.server(target), target).function_names
-        change = self._codes.with_native_change(differences(old, new), BASE, self._run.base.code.native, functions, new)
-        here = (change.functions | added(old, new)).intersection(functions)
+        own, native = differences(*codes), self._run.base.code.native
+        change = self._codes.with_native_change(own, BASE, native, functions, codes[1])
+        return self._here(target, change, codes)
+
+    def of_target(self, target: str) -> CodeChange | None:
+        """The same of the target's server alone."""
+        codes = self._both(target)
+        return self._here(target, differences(*codes), codes) if codes is not None else None
+
+    def _both(self, target: str) -> tuple[CodeMap, CodeMap] | None:
+        """The code of the base and of this run; None if they cannot be compared."""
+        old, new = self._run.base.code.targets.get(target), self.code_of(target)
+        return (old, new) if old is not None and new is not None and old.recipe == new.recipe else None
+
+    def _here(self, target: str, change: CodeChange, codes: tuple[CodeMap, CodeMap]) -> CodeChange:
+        """The part of a change that is in the target's server."""
+        functions = self._codes.of(self._cells.server(target), target).function_names
+        here = (change.functions | added(*codes)).intersection(functions)
         elsewhere = change.elsewhere or (["functions that are gone"] if change.functions and not here else [])
         return CodeChange(functions=here, elsewhere=elsewhere)
 
