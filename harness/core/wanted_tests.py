@@ -1,4 +1,4 @@
-"""Which tests the words of `--test` mean: a part of a test's name each, or a glob of it."""
+"""Which tests the words of `--test` mean: a part of a test's name each, or a glob of it, or one of its examples."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ SEPARATOR = "::"
 
 
 def fits(test: str, wanted: Sequence[str]) -> bool:
-    """Whether a test is selected: one of the words is part of its name or matches it as a glob. No words select every
-    test.
+    """Whether a test is selected: one of the words is part of its name, matches it as a glob, or names an example of it,
+    `TEST[LABEL]`, which findings name. No words select every test.
     """
-    return not wanted or any(word in test or fnmatch.fnmatchcase(test, word) for word in wanted)
+    return not wanted or any(
+        word in test or fnmatch.fnmatchcase(test, word) or word.startswith(f"{test}[") for word in wanted
+    )
 
 
 def is_selected(item: str, words: Sequence[str]) -> bool:

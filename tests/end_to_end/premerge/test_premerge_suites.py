@@ -167,3 +167,19 @@ def test_where_the_base_fails_alike_on_two_targets_a_third_is_not_asked(checkout
     base = run_folder.read_run(tmp_path / "run" / "base-early")
     assert (base.targets, base.suites) == (["armv5", "sparc64"], ["canary", "selftests"])
     assert not (tmp_path / "run" / "base").exists(), "the base runs the failed tests once"
+
+
+@pytest.mark.slow(instead="tests/unit/run/test_cell_spec.py, on the words that name an example")
+def test_what_random_requests_find_in_the_base_too_is_not_the_changes(checkout: Path, tmp_path: Path) -> None:
+    """Regression: a finding of the fuzzer names an example, for which the base ran no test. So it counted as new."""
+    opening = "void setbitCommand(client *c) {\n"
+    bitops = checkout / "src" / "bitops.c"
+    edit(bitops, opening, f"{opening}    if (sizeof(long) == 4) *(volatile char *)16 = 1;\n")
+    commit(checkout)
+    counted = "void getbitCommand(client *c) {\n"
+    edit(bitops, counted, f"{counted}    if (c->argc == 77777) return;\n")
+    code, read, errors = premerge(checkout, tmp_path / "run", "--suite", "fuzz")
+    crash = next(one for one in read["findings"] if one["id"].endswith("setbitCommand"))
+    assert crash["known"].startswith("also in BASE"), errors
+    assert all("[" in one["test"] for one in crash["witnesses"])
+    assert code != ExitCode.FINDINGS, "what else the fuzzer found is known"

@@ -201,9 +201,13 @@ def test_a_missing_folder_for_sockets_ends_the_cell_with_a_reason(tmp_path: Path
         (["pos", "count"], "bitops/test_bitops.py::test_count", True),
         (["Count"], "bitops/test_bitops.py::test_count", False),
         (["test_name[GET]"], "hashing/test_commands.py::test_name[GET]", True),
+        (["fuzz/test_streams.py::test_streams[SETBIT-end]"], "fuzz/test_streams.py::test_streams", True),
+        (["fuzz/test_streams.py::test_streams_too[SETBIT-end]"], "fuzz/test_streams.py::test_streams", False),
+        (["test_streams[SETBIT-end]"], "fuzz/test_streams.py::test_streams", False),
+        (["hashing/test_commands.py::test_name[SET]"], "hashing/test_commands.py::test_name[GET]", False),
     ],
 )
-def test_a_test_is_selected_by_a_part_of_its_name_or_a_glob(wanted: list[str], test: str, *, fit: bool) -> None:
+def test_a_test_is_selected_by_a_part_of_its_name_a_glob_or_an_example(wanted: list[str], test: str, *, fit: bool) -> None:
     assert fits(test, wanted) == fit
 
 
