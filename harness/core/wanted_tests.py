@@ -13,8 +13,8 @@ SEPARATOR = "::"
 
 
 def fits(test: str, wanted: Sequence[str]) -> bool:
-    """Whether a test is selected: one of the words is part of its name, matches it as a glob, or names an example of it,
-    `TEST[LABEL]`, which findings name. No words select every test.
+    """Whether a test is selected: one of the words is part of its name, matches it as a glob, or names an example of
+    it, `TEST[LABEL]`, as findings do. No words select every test.
     """
     return not wanted or any(
         word in test or fnmatch.fnmatchcase(test, word) or word.startswith(f"{test}[") for word in wanted

@@ -207,7 +207,9 @@ def test_a_missing_folder_for_sockets_ends_the_cell_with_a_reason(tmp_path: Path
         (["hashing/test_commands.py::test_name[SET]"], "hashing/test_commands.py::test_name[GET]", False),
     ],
 )
-def test_a_test_is_selected_by_a_part_of_its_name_a_glob_or_an_example(wanted: list[str], test: str, *, fit: bool) -> None:
+def test_a_test_is_selected_by_a_part_of_its_name_a_glob_or_an_example(
+    wanted: list[str], test: str, *, fit: bool
+) -> None:
     assert fits(test, wanted) == fit
 
 
