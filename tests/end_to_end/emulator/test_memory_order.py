@@ -32,6 +32,9 @@ NOTICED = {
     "acquire": "SB+sc",
     "full": "SB+fence",
     "atomic": "MP+store-fence+exchange",
+    "early-fence": "MP+release+fence-fixed",
+    "early-place": "CoRR-32",
+    "early-address": "MP+release+address-32",
 }
 """A rule -> the litmus test whose forbidden outcome is seen without it."""
 LATE_SECONDS = 300
