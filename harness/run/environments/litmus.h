@@ -1,6 +1,7 @@
 /*
  * The words of the litmus tests in litmus.toml. WORD is the type of a test's accesses, and STORE_BARRIER an instruction
- * of the architecture that orders stores alone. LOAD_BARRIER orders loads behind a branch. The compiler chooses the instructions, and does not reorder them.
+ * of the architecture that orders stores alone. LOAD_FENCE() orders loads behind a branch. The compiler chooses the
+ * instructions, and does not reorder them.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -94,11 +95,6 @@ struct shape {
 #define FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define RELEASE_FENCE() __atomic_thread_fence(__ATOMIC_RELEASE)
 #define ACQUIRE_FENCE() __atomic_thread_fence(__ATOMIC_ACQUIRE)
-#ifdef LOAD_BARRIER
-#define LOAD_FENCE() __asm__ volatile(LOAD_BARRIER : : : "memory")
-#else
-#define LOAD_FENCE() ACQUIRE_FENCE()
-#endif
 #define STORE_FENCE() __asm__ volatile(STORE_BARRIER : : : "memory")
 
 /* In outcomes: a result, the last value of a location, and the half whose second byte alone is 1. */
