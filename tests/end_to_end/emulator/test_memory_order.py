@@ -93,9 +93,7 @@ def test_an_early_load_is_logged_and_can_be_the_only_one(tmp_path: Path) -> None
         if len(places) > 1:
             break
     only, *_ = sorted(places)
-    alone = [
-        {one.pc for one in early_loads(tmp_path / f"only-{seed}", seed, f",early-load={only}")} for seed in SEEDS
-    ]
+    alone = [{one.pc for one in early_loads(tmp_path / f"only-{seed}", seed, f",early-load={only}")} for seed in SEEDS]
     assert set.union(*alone) == {only}
 
 

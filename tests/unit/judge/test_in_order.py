@@ -151,7 +151,8 @@ def test_a_finding_names_the_store_that_a_load_in_its_function_missed(tmp_path: 
     (witness,) = only(tmp_path, weak).witnesses
     (said,) = witness.overtakes
     assert said == (
-        "the load in IOThreadMain (src/networking.c:66) was executed before the store in announce (src/networking.c:112)"
+        "the load in IOThreadMain (src/networking.c:66) was executed before the store in announce "
+        "(src/networking.c:112)"
     )
 
 
