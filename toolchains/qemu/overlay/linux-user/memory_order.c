@@ -67,7 +67,7 @@ enum {
     IDLE_PROCESSOR_US = 500, SHORTEST_MOOD = 1 << 14, MOODS = 7, SELDOM_SLOW = 4, SLOW_GAP = 96, SLOWEST = 5,
     SLOW_SHARE = 8,
     WATCHES = 4, WATCHED_STORES = 1 << 16, EARLY = 16, PLACES_LOGGED = 256,
-    OVERWRITES = 1024, RECORDED = 4 /* one of so many stores */
+    OVERWRITES = 1024, RECORDED = 4 /* one of so many stores */, SELDOM_LATE = 4
 };
 /* A place that the thread has accessed at an unknown time since its last fence. */
 #define JUST_NOW UINT64_MAX
@@ -599,7 +599,7 @@ static void draw_mood(struct PlumblineStores *s)
     if (early_loads) {
         bool was_early = s->loads_early;
 
-        qatomic_set(&s->loads_early, early_load_pc || draw(s, 2));
+        qatomic_set(&s->loads_early, early_load_pc || draw(s, SELDOM_LATE));
         s->has_fence |= s->loads_early != was_early;
     }
     draw_gap(s);
@@ -1203,7 +1203,7 @@ bool plumbline_delay_store(CPUState *cpu, void *at, int size, MemOp op, Int128 v
     return true;
 }
 
-bool plumbline_load(CPUState *cpu, const void *at, int size, MemOp op, void *value)
+bool plumbline_load_own(CPUState *cpu, const void *at, int size, void *value)
 {
     struct PlumblineStores *s = cpu->neg.plumbline_stores;
     uintptr_t place = (uintptr_t)at, from = helper_retaddr;
@@ -1217,12 +1217,13 @@ bool plumbline_load(CPUState *cpu, const void *at, int size, MemOp op, void *val
     note_fence(cpu, s);
     const WaitingStore *youngest = is_broken[RULE_OWN] ? NULL : youngest_at(cpu, place, size);
 
-    if (!youngest && qatomic_read(&watches) && look(cpu, place, size, value, from)) {
-        note_access(s, place, size);
-        return true;
-    }
     if (!youngest) {
-        return s->loads_early && load(cpu, s, place, size, op, value, from);
+        bool is_seen = qatomic_read(&watches) && look(cpu, place, size, value, from);
+
+        if (is_seen) {
+            note_access(s, place, size);
+        }
+        return is_seen;
     }
     if (forwards && youngest->at <= place && place + size <= youngest->at + youngest->size) {
         memcpy(value, youngest->bytes + (place - youngest->at), size);
@@ -1230,8 +1231,16 @@ bool plumbline_load(CPUState *cpu, const void *at, int size, MemOp op, void *val
     }
     /* It would see the bytes of several stores, some of them before other threads do and some after. */
     write_at(cpu, s, place, size);
-    note_access(s, place, size);
     return false;
+}
+
+bool plumbline_load(CPUState *cpu, const void *at, int size, MemOp op, void *value)
+{
+    struct PlumblineStores *s = cpu->neg.plumbline_stores;
+    uintptr_t from = helper_retaddr;
+
+    return plumbline_load_own(cpu, at, size, value) ||
+           (s && s->loads_early && load(cpu, s, (uintptr_t)at, size, op, value, from));
 }
 
 void plumbline_before_atomic(CPUState *cpu, const void *at, int size, MemOp op)
