@@ -87,14 +87,11 @@ def early_loads(log: Path, seed: int, words: str = "") -> list[fault_log.MissedS
 
 
 def test_an_early_load_is_logged_and_can_be_the_only_one(tmp_path: Path) -> None:
-    places = set[int]()
-    for seed in SEEDS:
-        places |= {one.pc for one in early_loads(tmp_path / f"log-{seed}", seed)}
-        if len(places) > 1:
-            break
-    only, *_ = sorted(places)
-    alone = [{one.pc for one in early_loads(tmp_path / f"only-{seed}", seed, f",early-load={only}")} for seed in SEEDS]
-    assert set.union(*alone) == {only}
+    runs = (early_loads(tmp_path / f"log-{seed}", seed) for seed in SEEDS)
+    places = next(places for one in runs if len(places := {each.pc for each in one}) > 1)
+    only = min(places)
+    runs = (early_loads(tmp_path / f"only-{seed}", seed, f",early-load={only}") for seed in SEEDS)
+    assert {each.pc for each in next(one for one in runs if one)} == {only}
 
 
 def held(
