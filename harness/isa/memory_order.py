@@ -23,6 +23,8 @@ ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=60000"}
 """What programs get besides: an allocator with a large cache for each thread seldom takes a lock, which would order all
 stores.
 """
+EARLY_LOADS = 50
+"""The percentage of loads that are executed early, of those that may be and make a difference."""
 SLOWER = 4
 """How many times longer programs may take while their stores wait."""
 
@@ -46,6 +48,10 @@ class MemoryModel(Record, frozen=True):
     order: Order
     store_barrier: str
     """An instruction that orders stores alone, or more; empty if the order is `none`."""
+    early_loads: bool
+    """Whether the emulator executes loads early, where the architecture lets it."""
+    load_barrier: str
+    """The instruction that, after a branch, orders loads behind it; empty unless `early_loads`."""
     single: list[str]
     """CPU models of the emulator that stand for a machine with one processor."""
     source: str
@@ -103,7 +109,8 @@ def emulator_option(model: MemoryModel, seed: int) -> str:
     """The model as the value of the pinned emulator's `-memory-order` (toolchains/qemu/overlay/linux-user)."""
     stores = "unordered" if model.order == "unordered" else "ordered"
     forwarding = "no" if model.order == "ordered-unforwarded" else "yes"
-    return f"stores={stores},forwarding={forwarding},seed={seed}"
+    early = f",early-loads={EARLY_LOADS}" if model.early_loads else ""
+    return f"stores={stores},forwarding={forwarding}{early},seed={seed}"
 
 
 def with_evidence(option: str, seed: int, pair: StorePair | None = None) -> str:

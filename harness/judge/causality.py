@@ -305,8 +305,8 @@ class Evidence:
         return msgspec.structs.replace(sighting, after_tests=between and self._was_used(event.name))
 
     def _with_overtakes(self, one: Sighting, where: CellRecord, guest: Path, log: FaultLog, pid: int) -> Sighting:
-        """A sighting of a process with the stores that its threads saw in another order."""
-        if not log.overtakes:
+        """A sighting of a process with the stores that its threads saw in another order, or missed."""
+        if not log.overtakes and not log.missed:
             return one
         failed = one.frames[0] if one.frames else None
         overtakes = overtakes_of(log, symbols_of(self._run, where, guest), pid, failed)

@@ -135,6 +135,24 @@ class Overtake(Record, frozen=True):
     maps: list[MapRecord]
 
 
+class MissedStore(Record, frozen=True):
+    """A load that returned the value from before a store of another thread, as if it had been executed early
+    (`--memory-order weak`).
+    """
+
+    event: Literal["missed"]
+    pid: int
+    tid: int
+    """The thread that loaded."""
+    pc: int
+    """Its load."""
+    store: int
+    """The program counter of the store."""
+    place: int
+    """The address."""
+    maps: list[MapRecord]
+
+
 class StoreCounts(Record, frozen=True):
     """What the stores of a process's threads have done so far (`--memory-order weak`)."""
 
@@ -175,6 +193,8 @@ class FaultLog(Record, frozen=True):
     """Human-readable losses; empty if the log has every line that the emulator began."""
     overtakes: list[Overtake] = msgspec.field(default_factory=list)
     """In the order in which they were seen; each set of three instructions once in a process."""
+    missed: list[MissedStore] = msgspec.field(default_factory=list)
+    """In the order in which they were missed; each pair of instructions once in a process."""
     lasts: dict[int, Fault] = msgspec.field(default_factory=dict)
     """Process -> where it was when it failed without a fault."""
     stores: dict[int, StoreCounts] = msgspec.field(default_factory=dict)
@@ -215,43 +235,30 @@ def open_ledger(log: Path) -> None:
 
 def read(log: Path) -> FaultLog:
     """Everything in a log. A missing log counts as empty, since a guest without faults writes none."""
-    faults: list[Fault] = []
+    records: list[_Line] = []
     counts: dict[tuple[int, int], int] = {}
-    ends: dict[int, ProcessEnd] = {}
-    overtakes: list[Overtake] = []
-    stores: dict[int, StoreCounts] = {}
-    lasts: dict[int, Fault] = {}
-    lacking: list[str] = []
     lines, damage = _lines(log)
     for number, line in enumerate(lines, 1):
         record, whole = _record(line)
         if not whole:
             damage.append(f"line {number} of {log.name} is damaged")
-        if isinstance(record, Fault) and record.event == "last":
-            lasts[record.pid] = record
-        elif isinstance(record, Fault):
-            faults.append(record)
-        elif isinstance(record, Count):
+        if isinstance(record, Count):
             key = (record.pid, record.pc)
             counts[key] = max(record.count, counts.get(key, 0))
-        elif isinstance(record, ProcessEnd):
-            ends[record.pid] = record
-        elif isinstance(record, Overtake):
-            overtakes.append(record)
-        elif isinstance(record, StoreCounts):
-            stores[record.pid] = record
-        elif isinstance(record, LackingCall):
-            lacking.append(record.call)
+        elif record is not None:
+            records.append(record)
     damage += _missing(log, len(lines))
+    faults = [one for one in records if isinstance(one, Fault)]
     return FaultLog(
-        faults=faults,
+        faults=[one for one in faults if one.event != "last"],
         counts=counts,
-        ends=ends,
+        ends={one.pid: one for one in records if isinstance(one, ProcessEnd)},
         damage=damage,
-        overtakes=overtakes,
-        lasts=lasts,
-        stores=stores,
-        lacking=list(dict.fromkeys(lacking)),
+        overtakes=[one for one in records if isinstance(one, Overtake)],
+        missed=[one for one in records if isinstance(one, MissedStore)],
+        lasts={one.pid: one for one in faults if one.event == "last"},
+        stores={one.pid: one for one in records if isinstance(one, StoreCounts)},
+        lacking=list(dict.fromkeys(one.call for one in records if isinstance(one, LackingCall))),
     )
 
 
@@ -320,7 +327,7 @@ def is_misaligned(fault: Fault) -> bool:
 
 
 _FAULT = (b'{"event":"fault"', b'{"event":"access"')
-_Line = Fault | Count | ProcessEnd | Overtake | StoreCounts | LackingCall
+_Line = Fault | Count | ProcessEnd | Overtake | MissedStore | StoreCounts | LackingCall
 _KINDS: dict[bytes, type[_Line]] = {
     b"fault": Fault,
     b"access": Fault,
@@ -329,6 +336,7 @@ _KINDS: dict[bytes, type[_Line]] = {
     b"repeat": Count,
     b"end": ProcessEnd,
     b"overtake": Overtake,
+    b"missed": MissedStore,
     b"order": StoreCounts,
     b"lacking": LackingCall,
 }

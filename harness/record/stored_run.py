@@ -121,6 +121,7 @@ def read_fault_log(log: Path) -> FaultLog:
         content,
         faults=[msgspec.structs.replace(one, maps=opened(one.maps)) for one in content.faults],
         overtakes=[msgspec.structs.replace(one, maps=opened(one.maps)) for one in content.overtakes],
+        missed=[msgspec.structs.replace(one, maps=opened(one.maps)) for one in content.missed],
         lasts={pid: msgspec.structs.replace(one, maps=opened(one.maps)) for pid, one in content.lasts.items()},
     )
 

@@ -378,7 +378,21 @@ class StoredRun:
         )
         self._append(target, suite, guest, one)
 
-    def _append(self, target: str, suite: str, guest: str, line: fault_log.Overtake | fault_log.StoreCounts) -> None:
+    def missed(self, target: str, suite: str, guest: str, *, store: int, load: int) -> None:
+        """Record a load of a guest that returned the value from before a store, by their addresses in the binary."""
+        maps = [fault_log.MapRecord(start=0, end=0x100000, offset=0, path=str(self.binary(target)))]
+        one = fault_log.MissedStore(
+            event="missed", pid=fakes.PID, tid=fakes.PID, pc=load, store=store, place=0, maps=maps
+        )
+        self._append(target, suite, guest, one)
+
+    def _append(
+        self,
+        target: str,
+        suite: str,
+        guest: str,
+        line: fault_log.Overtake | fault_log.MissedStore | fault_log.StoreCounts,
+    ) -> None:
         log = self.cell(target, suite) / guest / fault_log.NAME
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as stream:

@@ -53,5 +53,5 @@ def qemu_key(qemu: Qemu) -> str:
 
 def qemu_changes() -> dict[str, str]:
     """Plumbline's changes: file below toolchains/qemu -> its SHA-256."""
-    paths = [path for path in sorted(QEMU_FOLDER.rglob("*")) if path.suffix in {".c", ".h", ".patch"}]
+    paths = [path for path in sorted(QEMU_FOLDER.rglob("*")) if path.suffix in {".c", ".h", ".inc", ".patch"}]
     return {path.relative_to(QEMU_FOLDER).as_posix(): sha256_of(path) for path in paths}

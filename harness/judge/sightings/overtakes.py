@@ -1,7 +1,8 @@
-"""Which stores of a process another thread saw in the wrong order (`--memory-order weak`), in words.
+"""Which stores of a process another thread saw in the wrong order, or missed (`--memory-order weak`), in words.
 
 The emulator records a thread that read the place of a store, and then an old value at the place of an older one, while
-the storing thread paused between the two. Correct programs are seen to do so as well, where they need no order.
+the storing thread paused between the two. It also records a load that returned the value from before another thread's
+store, as if it had been executed early. Correct programs are seen to do so as well, where they need no order.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ def overtakes_of(log: FaultLog, symbols: Symbols, pid: int, failed: Frame | None
     for one in reversed([each for each in log.overtakes if each.pid == pid]):
         reader = symbols.frames(one.maps, one.pc)[0]
         seen.setdefault(sentence_of(one, symbols), failed is not None and reader.function == failed.function)
+    for missed in reversed([each for each in log.missed if each.pid == pid]):
+        load, store = (symbols.frames(missed.maps, pc)[0] for pc in (missed.pc, missed.store))
+        sentence = f"the load in {_named(load)} was executed before the store in {_named(store)}"
+        seen.setdefault(sentence, failed is not None and load.function == failed.function)
     return tuple(sorted(seen, key=lambda text: not seen[text])[:SHOWN])
 
 

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct round rounds[AT_ONCE];
 static volatile long begun[MOST_THREADS];
 static const struct shape *shape;
 static pthread_barrier_t together;
@@ -37,16 +36,16 @@ static void *take_part(void *which)
         if (wanted && seen >= wanted) {
             break;
         }
-        for (int at = 0; at < AT_ONCE; at++) {
-            wait_for_others(me, batch * AT_ONCE + at);
+        for (int at = 0; at < shape->at_once; at++) {
+            wait_for_others(me, batch * shape->at_once + at);
             shape->perform[me](&rounds[at]);
         }
         pthread_barrier_wait(&together);
         if (me == 0) {
-            for (int at = 0; at < AT_ONCE; at++) {
+            for (int at = 0; at < shape->at_once; at++) {
                 seen += shape->has_outcome(&rounds[at]);
             }
-            done += AT_ONCE;
+            done += shape->at_once;
         }
     }
     return NULL;
@@ -63,7 +62,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s SHAPE ROUNDS WANTED\n", argv[0]);
         return 2;
     }
-    batches = (atol(argv[2]) + AT_ONCE - 1) / AT_ONCE;
+    batches = (atol(argv[2]) + shape->at_once - 1) / shape->at_once;
     wanted = atol(argv[3]);
     pthread_barrier_init(&together, NULL, shape->threads);
     for (long i = 1; i < shape->threads; i++) {

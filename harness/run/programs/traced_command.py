@@ -234,6 +234,7 @@ def _files_of_faults(guest: Path, *, has_failed: bool) -> list[str]:
     """
     recorded = fault_log.read(guest / fault_log.NAME)
     maps = [one.maps for one in recorded.faults] + [one.maps for one in recorded.overtakes]
+    maps += [one.maps for one in recorded.missed]
     maps += [one.maps for one in recorded.lasts.values()] if has_failed else []
     return _outside_of_system(sorted({one.path for each in maps for one in each}))
 

@@ -14,6 +14,7 @@ import pytest
 
 from harness.build import toolchain
 from harness.isa import memory_order
+from harness.record import fault_log
 from harness.run.environments import litmus
 from tests.end_to_end.support import machines
 
@@ -32,6 +33,9 @@ NOTICED = {
     "acquire": "SB+sc",
     "full": "SB+fence",
     "atomic": "MP+store-fence+exchange",
+    "early-fence": "MP+release+fence-fixed",
+    "early-place": "CoRR-32",
+    "early-address": "MP+release+address-32",
 }
 """A rule -> the litmus test whose forbidden outcome is seen without it."""
 LATE_SECONDS = 300
@@ -71,6 +75,23 @@ def test_the_host_s_order_is_stronger_than_the_model() -> None:
     """Otherwise the litmus tests would prove nothing of the store buffer."""
     case = next(one for one in litmus.cases(machines.CATALOG.targets["aarch64"]) if one.name == "MP-32")
     assert litmus.times_seen(program_of("aarch64"), machines.runner("aarch64"), case, "", 20_000, 0) == 0
+
+
+def early_loads(log: Path, seed: int, words: str = "") -> list[fault_log.MissedStore]:
+    """The early loads of message passing to a plain reader, which the emulator logs."""
+    order = memory_order.emulator_option(memory_order.models()["aarch64"], seed)
+    runner = msgspec.structs.replace(machines.runner("aarch64"), memory_order=f"{order},{litmus.PAUSES}{words}")
+    emulator, *rest = runner.command(program_of("aarch64"), ["MP+release+plain", "20000", "1"])
+    subprocess.run([emulator, "-fault-log", log, *rest], check=True, timeout=LATE_SECONDS, capture_output=True)
+    return fault_log.read(log).missed
+
+
+def test_an_early_load_is_logged_and_can_be_the_only_one(tmp_path: Path) -> None:
+    runs = (early_loads(tmp_path / f"log-{seed}", seed) for seed in SEEDS)
+    places = next(places for one in runs if len(places := {each.pc for each in one}) > 1)
+    only = min(places)
+    runs = (early_loads(tmp_path / f"only-{seed}", seed, f",early-load={only}") for seed in SEEDS)
+    assert {each.pc for each in next(one for one in runs if one)} == {only}
 
 
 def held(

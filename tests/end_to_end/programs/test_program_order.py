@@ -124,6 +124,21 @@ def test_the_queue_that_releases_its_flag_does_not_fail(tmp_path: Path) -> None:
     assert executed(tmp_path, queue("memory_order_release")) == []
 
 
+def test_the_load_that_is_no_acquire_is_named(tmp_path: Path) -> None:
+    """Only loads that are executed early show it: every store is a release."""
+    source = SOURCE.replace("tail, memory_order_acquire", "tail, memory_order_relaxed")
+    for seed in SEEDS:
+        if findings := executed(tmp_path / f"seed-{seed}", queue("memory_order_release", source), seed):
+            (found,) = findings
+            assert found.kind == ORDER
+            assert (
+                f"the load in main (queue.c:{READER}) was executed before the store in produce (queue.c:{DATA})"
+                in found.witnesses[0].overtakes
+            )
+            return
+    pytest.fail(f"no finding with {len(SEEDS)} seeds")
+
+
 def test_a_program_that_fails_in_order_too_is_not_blamed_on_memory_order(tmp_path: Path) -> None:
     always = queue("memory_order_relaxed", SOURCE.replace("] != item", "] == item"))
     (found,) = executed(tmp_path, always)

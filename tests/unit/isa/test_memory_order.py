@@ -63,7 +63,7 @@ def test_an_order_that_a_machine_does_not_have_is_refused_with_the_reason(
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        ("aarch64", "stores=unordered,forwarding=yes,seed=7"),
+        ("aarch64", "stores=unordered,forwarding=yes,early-loads=50,seed=7"),
         ("riscv64", "stores=unordered,forwarding=yes,seed=7"),
         ("sparc64", "stores=ordered,forwarding=yes,seed=7"),
         ("s390x", "stores=ordered,forwarding=no,seed=7"),
@@ -147,4 +147,5 @@ def test_a_program_has_each_case_as_a_function_for_each_thread() -> None:
     text = litmus.source(CATALOG.targets["aarch64"])
     assert '#define STORE_BARRIER "dmb ishst"' in text
     assert "    PUT(x, 1);\n    STORE_FENCE();\n    PUT(y, 1);\n" in text
-    assert '{"IRIW+sc", 4, {' in text
+    assert '{"IRIW+sc", 4, AT_ONCE, {' in text
+    assert '{"CoRR-32", 2, PLACES, {' in text

@@ -142,6 +142,20 @@ def test_a_finding_names_the_stores_that_its_function_saw_in_the_wrong_order(tmp
     )
 
 
+def test_a_finding_names_the_store_that_a_load_in_its_function_missed(tmp_path: Path, weak: StoredRun) -> None:
+    fails(weak)
+    died(weak, log=ASSERTION.replace(b"bitops.c:93", b"networking.c:66"))
+    store = weak.place("armv5", "announce", "src/networking.c", 112)
+    load = weak.place("armv5", "IOThreadMain", "src/networking.c", 66)
+    weak.missed("armv5", "bitops", "guest-1", store=store, load=load)
+    (witness,) = only(tmp_path, weak).witnesses
+    (said,) = witness.overtakes
+    assert said == (
+        "the load in IOThreadMain (src/networking.c:66) was executed before the store in announce "
+        "(src/networking.c:112)"
+    )
+
+
 def delayed(run: StoredRun, numbers: range, *, failing: int, pair: StorePair | None = None) -> None:
     """Record runs while stores wait, the first ones of which die as the cell did."""
     for number in numbers:

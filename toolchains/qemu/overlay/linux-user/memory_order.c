@@ -4,8 +4,7 @@
  * host with a stronger one.
  *
  * With `-memory-order`, the stores of each thread wait in a small buffer of that thread, and go to memory later, in an
- * order drawn from a seed. Its own loads see them; those of other threads do not. Loads are executed when the program
- * executes them. A waiting store goes to memory only after its blockers. These are the earlier stores that still wait
+ * order drawn from a seed. Its own loads see them; those of other threads do not. A waiting store goes to memory only after its blockers. These are the earlier stores that still wait
  * and
  * - overlap it: every thread sees the stores to one location in one order;
  * - precede a barrier that orders stores (DMB ST, WMB, LWSYNC and their like), unless the store precedes it too;
@@ -14,7 +13,15 @@
  * a load-acquire that follows a store-release, and whenever the thread leaves translated code: at a system call, a
  * signal or its end. So a thread that does not run has no waiting stores, and the emulator's exclusive sections see all
  * memory. A store becomes visible to all other threads at once: the model is multi-copy atomic. Therefore the program
- * sees nothing that its architecture forbids, and not everything that it allows: no load is executed late or early.
+ * sees nothing that its architecture forbids, and not everything that it allows: no load is executed late.
+ *
+ * With early-loads=PERCENT, a load may return the value from before another thread's last store to the place, as if it had
+ * been executed before that. This happened after the thread's last fence, acquire, atomic access or entry to translated
+ * code, and after its last access to the place; and the load's address depends on no load since then
+ * (tcg/plumbline_loads.c.inc). So the architecture may have executed it early. Some of the stores that go to memory are
+ * recorded with what they overwrite, in one entry for many places. Before, all threads that load early get a mark at the
+ * place. Translated code loads first and looks for a mark then: no load that sees the store escapes. The helper notes the
+ * time of a load from a marked place. Time is the number of recorded stores.
  *
  * A store to the thread's own stack rarely matters to others, and goes to memory at once if it may. One of sixteen others
  * is lazy: it waits until nothing else can go, so that many later ones overtake it. After a store has overtaken an older
@@ -27,7 +34,7 @@
  * overtaken others, and then from that of an overtaken one a value that this has yet to change, the fault log names the
  * three instructions.
  * The words early=PC and late=PC allow only this: that the store at the first address overtakes that at the second one,
- * and those between the two.
+ * and those between the two. early-load=PC allows only that the load there returns an old value.
  *
  * On x86-64, translated code performs most accesses itself (tcg/i386/tcg-target.c.inc). It calls for loads from places
  * that have marks, for one load of several, so that stores do not wait for ever, and for stores outside the window.
@@ -45,6 +52,7 @@
 #include "tcg/tcg.h"
 #include "tcg/tcg-ldst.h"
 #include "tcg/plumbline.h"
+#include "tcg/plumbline_loads.h"
 #include "exec/tb-flush.h"
 #include "plumbline.h"
 
@@ -58,8 +66,11 @@ enum {
     OUT_OF = 100000, SHORTEST_PAUSE = 1024, COUNTED_TOGETHER = 64, PASSED_OVER = 16, IDLE_US = 20000,
     IDLE_PROCESSOR_US = 500, SHORTEST_MOOD = 1 << 14, MOODS = 7, SELDOM_SLOW = 4, SLOW_GAP = 96, SLOWEST = 5,
     SLOW_SHARE = 8,
-    WATCHES = 4, WATCHED_STORES = 1 << 16, EARLY = 16, PLACES_LOGGED = 256
+    WATCHES = 4, WATCHED_STORES = 1 << 16, EARLY = 16, PLACES_LOGGED = 256,
+    OVERWRITES = 1024, RECORDED = 4 /* one of so many stores */, SELDOM_LATE = 4
 };
+/* A place that the thread has accessed at an unknown time since its last fence. */
+#define JUST_NOW UINT64_MAX
 
 typedef struct WaitingStore {
     uintptr_t at; /* on the host */
@@ -105,6 +116,12 @@ struct PlumblineStores {
     bool has_released; /* a release went to memory since the last fence of the host */
     bool is_pausing;
     bool is_patient; /* only lazy ones can go, and have been given more time */
+    bool loads_early;
+    bool has_fence; /* since `fence` was noted */
+    bool is_idle; /* no store has waited for EMPTY loads */
+    uint64_t fence; /* the time when all earlier loads had been executed */
+    uint64_t accessed[PLUMBLINE_MARKS]; /* the time of the last access to a place that has the mark; 0: before the fence */
+    uint64_t stack, stack_end; /* guest addresses to which stores have gone at once since then */
     WaitingStore slot[SLOTS];
     EarlyStore early[EARLY]; /* the last ones */
     unsigned next_early;
@@ -118,22 +135,29 @@ struct PlumblineStores {
 /* A rule that the self-test breaks on purpose: `without=RULE`. */
 enum {
     RULE_OVERLAP, RULE_OWN, RULE_FENCE, RULE_RELEASE, RULE_ACQUIRE, RULE_FULL, RULE_ATOMIC, RULE_MAPPING, RULE_MEMBARRIER,
-    RULE_NUDGE, RULES
+    RULE_NUDGE, RULE_EARLY_FENCE, RULE_EARLY_PLACE, RULE_EARLY_ADDRESS, RULES
 };
 static const char *const rule_names[RULES] = {
-    "overlap", "own", "fence", "release", "acquire", "full", "atomic", "mapping", "membarrier", "nudge"
+    "overlap", "own", "fence", "release", "acquire", "full", "atomic", "mapping", "membarrier", "nudge",
+    "early-fence", "early-place", "early-address"
 };
 static bool is_broken[RULES];
 
-bool plumbline_reorders;
+bool plumbline_reorders, plumbline_loads_early;
 static bool keeps_stores_in_order;
 static bool forwards = true; /* a load sees the thread's own waiting store; otherwise it waits for it */
 static uint64_t seed = 1;
-static uint64_t early_pc, late_pc;
+static uint64_t early_pc, late_pc, early_load_pc, early_loads;
 static QemuMutex watch_lock;
 static unsigned mappings; /* the number of system calls that took memory away */
 static uint64_t depth = 16, latest = 64, pauses = 5, longest_pause = 1 << 20, longest_pause_us = 10000000;
 static __thread struct PlumblineStores stores;
+
+#ifdef __x86_64__
+enum { HAVE_LOADS_BEFORE_MARKS = 1 };
+#else
+enum { HAVE_LOADS_BEFORE_MARKS = 0 };
+#endif
 
 static bool set_number(const char *text, uint64_t most, uint64_t *number)
 {
@@ -166,6 +190,8 @@ static bool set_word(const char *key, const char *value)
     }
     return (g_str_equal(key, "seed") && set_number(value, UINT64_MAX, &seed)) ||
            (g_str_equal(key, "early") && set_number(value, UINT64_MAX, &early_pc)) ||
+           (g_str_equal(key, "early-load") && set_number(value, UINT64_MAX, &early_load_pc)) ||
+           (g_str_equal(key, "early-loads") && set_number(value, 100, &early_loads)) ||
            (g_str_equal(key, "late") && set_number(value, UINT64_MAX, &late_pc)) ||
            (g_str_equal(key, "depth") && set_number(value, SLOTS, &depth) && depth) ||
            (g_str_equal(key, "latest") && set_number(value, 1000000, &latest) && latest) ||
@@ -185,7 +211,7 @@ void plumbline_set_memory_order(const char *model)
         if (!set_word(pair[0], pair[1])) {
             error_report("-memory-order: '%s' is none of stores=unordered|ordered, forwarding=yes|no, seed=NUMBER, "
                          "depth=1..%d, latest=ACCESSES, pauses=0..%d, longest-pause=STORES, longest-pause-us=MICROSECONDS, "
-                         "early=PC, late=PC, without=RULE", *word, SLOTS, OUT_OF);
+                         "early=PC, late=PC, early-loads=PERCENT, early-load=PC, without=RULE", *word, SLOTS, OUT_OF);
             exit(EXIT_FAILURE);
         }
     }
@@ -196,6 +222,10 @@ void plumbline_set_memory_order(const char *model)
         }
         keeps_stores_in_order = true;
     }
+    keeps_stores_in_order |= early_load_pc != 0;
+    /* Elsewhere, translated code looks for marks before it loads. */
+    early_loads = HAVE_LOADS_BEFORE_MARKS && !early_pc ? early_loads : 0;
+    plumbline_loads_early = early_loads;
     qemu_mutex_init(&watch_lock);
 }
 
@@ -566,7 +596,127 @@ static void draw_mood(struct PlumblineStores *s)
     s->until_mood = SHORTEST_MOOD << draw(s, MOODS);
     s->slowness = is_slow ? 1 + draw(s, SLOWEST) : 0;
     s->slow_until = others + SLOW_SHARE * s->until_mood;
+    if (early_loads) {
+        bool was_early = s->loads_early;
+
+        qatomic_set(&s->loads_early, early_load_pc || draw(s, SELDOM_LATE));
+        s->has_fence |= s->loads_early != was_early;
+    }
     draw_gap(s);
+}
+
+/* A recorded store of at most 8 bytes, and what it has overwritten. */
+static struct Overwrite {
+    bool is_busy;
+    uint64_t time; /* 0: none, or it is being recorded */
+    uintptr_t at, from;
+    CPUState *by;
+    uint64_t old;
+    uint8_t size;
+} overwrites[OVERWRITES];
+
+static uint64_t overwrites_made; /* the time */
+
+static struct Overwrite *overwrite_of(uintptr_t at)
+{
+    return &overwrites[(at >> PLUMBLINE_MARK_BITS) % OVERWRITES];
+}
+
+/* From now on, an early load of this thread must not be executed before this. It is noted later, which is safe. */
+static void order_loads(struct PlumblineStores *s)
+{
+    s->has_fence |= !is_broken[RULE_EARLY_FENCE];
+}
+
+/* The thread accesses a place, at a time that is not known. */
+static void note_access(struct PlumblineStores *s, uintptr_t at, int size)
+{
+    if (s->loads_early) {
+        for (uintptr_t place = at >> PLUMBLINE_MARK_BITS; place <= (at + size - 1) >> PLUMBLINE_MARK_BITS; place++) {
+            s->accessed[place % PLUMBLINE_MARKS] = JUST_NOW;
+        }
+    }
+}
+
+/* A mark that another thread sets at the same time may be lost: then the store is recorded as earlier than the fence. */
+static void note_fence(CPUState *cpu, struct PlumblineStores *s)
+{
+    bool has_window = cpu->neg.plumbline_window_size != 0;
+
+    if (!s->has_fence) {
+        return;
+    }
+    s->has_fence = false;
+    if (!early_loads) {
+        return;
+    }
+    memset(plumbline_loads(cpu)->marks, 0, PLUMBLINE_MARKS);
+    if (!s->loads_early) {
+        return;
+    }
+    smp_mb();
+    s->fence = qatomic_read(&overwrites_made);
+    memset(s->accessed, 0, sizeof(s->accessed));
+    s->stack = has_window ? cpu->neg.plumbline_window : UINT64_MAX;
+    s->stack_end = has_window ? cpu->neg.plumbline_window + cpu->neg.plumbline_window_size + 16 : 0;
+}
+
+/* Threads whose loads are early must come here for this place. Those that begin to be so later have a later fence. */
+static void mark_for_others(CPUState *of, uintptr_t at, int size)
+{
+    CPUState *cpu;
+
+    cpu_list_lock();
+    CPU_FOREACH(cpu) {
+        struct PlumblineStores *s = qatomic_read(&cpu->neg.plumbline_stores);
+
+        if (cpu == of || !s || !qatomic_read(&s->loads_early)) {
+            continue;
+        }
+        for (uintptr_t place = (at - 7) >> PLUMBLINE_MARK_BITS; place <= (at + size - 1) >> PLUMBLINE_MARK_BITS; place++) {
+            qatomic_set(&plumbline_loads(cpu)->marks[place % PLUMBLINE_MARKS], 1);
+        }
+    }
+    cpu_list_unlock();
+}
+
+static uint64_t exchange(uintptr_t at, int size, uint64_t value)
+{
+    switch (size) {
+    case 1:
+        return qatomic_xchg((uint8_t *)at, (uint8_t)value);
+    case 2:
+        return qatomic_xchg((uint16_t *)at, (uint16_t)value);
+    case 4:
+        return qatomic_xchg((uint32_t *)at, (uint32_t)value);
+    default:
+        return qatomic_xchg((uint64_t *)at, value);
+    }
+}
+
+/*
+ * A store goes to memory and is recorded; false if it is not. Whoever has not seen the mark has loaded before the exchange,
+ * and so nothing newer than the value that this finds.
+ */
+static bool record_store(CPUState *cpu, const WaitingStore *store)
+{
+    struct Overwrite *one = overwrite_of(store->at);
+
+    if (store->size > 8 || store->at % store->size || qatomic_xchg(&one->is_busy, true)) {
+        return false;
+    }
+    qatomic_set(&one->time, 0);
+    uint64_t time = qatomic_add_fetch(&overwrites_made, 1);
+
+    mark_for_others(cpu, store->at, store->size);
+    qatomic_set(&one->at, store->at);
+    qatomic_set(&one->from, store->from);
+    qatomic_set(&one->by, cpu);
+    qatomic_set(&one->size, store->size);
+    qatomic_set(&one->old, exchange(store->at, store->size, store->half[0]));
+    qatomic_store_release(&one->time, time);
+    qatomic_store_release(&one->is_busy, false);
+    return true;
 }
 
 /* A store goes to memory: it has no blockers. */
@@ -588,7 +738,11 @@ static void write_slot(CPUState *cpu, struct PlumblineStores *s, int i)
     if (will_pause && plumbline_has_fault_log() && (w = begin_watch(cpu, s))) {
         watch_loads(cpu);
     }
-    plumbline_write_store(cpu, (void *)store->at, store->size, store->op, int128_make128(store->half[0], store->half[1]));
+    if (!early_loads || store->is_private || draw(s, RECORDED) || !record_store(cpu, store)) {
+        plumbline_write_store(cpu, (void *)store->at, store->size, store->op,
+                              int128_make128(store->half[0], store->half[1]));
+    }
+    note_access(s, store->at, store->size);
     s->has_released |= (s->releases & slot) != 0;
     qatomic_set(&cpu->neg.plumbline_waiting, cpu->neg.plumbline_waiting & ~slot);
     s->ready &= ~slot;
@@ -668,6 +822,7 @@ static void write_at(CPUState *cpu, struct PlumblineStores *s, uintptr_t at, int
 void plumbline_write_stores(CPUState *cpu)
 {
     if (cpu->neg.plumbline_stores) {
+        order_loads(cpu->neg.plumbline_stores);
         write_all(cpu, cpu->neg.plumbline_stores);
     }
 }
@@ -777,13 +932,16 @@ void plumbline_enter_code(CPUState *cpu)
         stores.mappings = mappings;
         memset(stores.known_page, 0, sizeof(stores.known_page));
     }
-    if (early_pc) {
+    if (early_pc || early_load_pc) {
         memset(stores.known_place, 0, sizeof(stores.known_place)); /* translated code may have been discarded */
     }
     stores.until_next = 0;
     cpu->neg.plumbline_countdown = 0;
     cpu->neg.plumbline_window_size = 0;
     qatomic_set(&cpu->neg.plumbline_stores, &stores);
+    stores.has_fence = true;
+    stores.is_idle = false;
+    plumbline_loads(cpu)->independent = UINT64_MAX;
 }
 
 void plumbline_leave_code(CPUState *cpu)
@@ -795,12 +953,116 @@ void plumbline_leave_code(CPUState *cpu)
     }
 }
 
+/* The address of the program's instruction, for one of which accesses are chosen. */
+static vaddr known_pc(CPUState *cpu, struct PlumblineStores *s, uintptr_t from)
+{
+    int i = (from >> 2) % KNOWN_PLACES;
+
+    if (s->known_place[i].from != from) {
+        s->known_place[i].from = from;
+        s->known_place[i].pc = plumbline_pc_of(cpu, from);
+    }
+    return s->known_place[i].pc;
+}
+
+/* Once for each pair of instructions. */
+static void log_early_load(CPUState *cpu, uintptr_t load_from, uintptr_t store_from, uintptr_t at)
+{
+    static struct {
+        vaddr load, store;
+    } logged[PLACES_LOGGED];
+    static int count;
+    vaddr load = plumbline_pc_of(cpu, load_from), store = plumbline_pc_of(cpu, store_from);
+
+    if (!plumbline_has_fault_log()) {
+        return;
+    }
+    QEMU_LOCK_GUARD(&watch_lock);
+    for (int i = 0; i < count; i++) {
+        if (logged[i].load == load && logged[i].store == store) {
+            return;
+        }
+    }
+    if (count < PLACES_LOGGED) {
+        logged[count].load = load;
+        logged[count++].store = store;
+        plumbline_log_early_load(load, store, h2g_nocheck(at));
+    }
+}
+
+/* Whether no load since the last fence decides the address of a load (tcg/plumbline_loads.c.inc). */
+static bool is_independent(CPUState *cpu, MemOp op)
+{
+    int base = (op & PLUMBLINE_BASE) >> PLUMBLINE_BASE_SHIFT, first = base >> PLUMBLINE_BASE_BITS;
+    int second = base & ((1 << PLUMBLINE_BASE_BITS) - 1);
+    uint64_t independent = plumbline_loads(cpu)->independent;
+
+    return is_broken[RULE_EARLY_ADDRESS] || base == PLUMBLINE_BASE_CONSTANT ||
+           (first && independent >> (first - 1) & 1 && independent >> (second - 1) & 1);
+}
+
+/* The value before another thread's last store to the place, if that is recorded and the load may have missed it. */
+static bool load_early(CPUState *cpu, struct PlumblineStores *s, uintptr_t at, int size, uint64_t *value, uintptr_t from)
+{
+    struct Overwrite *one = overwrite_of(at);
+    uint64_t *accessed = &s->accessed[(at >> PLUMBLINE_MARK_BITS) % PLUMBLINE_MARKS];
+    uint64_t time = qatomic_load_acquire(&one->time), guest = at - (uintptr_t)g2h_untagged(0);
+    uintptr_t first = qatomic_read(&one->at), store_from = qatomic_read(&one->from);
+    uint64_t old = qatomic_read(&one->old);
+    int bytes = qatomic_read(&one->size);
+    bool is_own = qatomic_read(&one->by) == cpu;
+
+    smp_rmb();
+    if (qatomic_read(&one->time) != time || time <= s->fence || is_own || at < first || at + size > first + bytes ||
+        (time <= *accessed && !is_broken[RULE_EARLY_PLACE]) || (s->stack <= guest && guest < s->stack_end)) {
+        return false;
+    }
+    if (early_load_pc && known_pc(cpu, s, from) != early_load_pc) {
+        return false;
+    }
+    old >>= (at - first) * 8;
+    if (memcmp(&old, value, size)) {
+        log_early_load(cpu, from, store_from, at);
+    }
+    memcpy(value, &old, size);
+    *accessed = MAX(*accessed, time - 1); /* it may do so again */
+    return true;
+}
+
+/* A load of a thread whose loads may be early: false if the caller must perform it. */
+static bool load(CPUState *cpu, struct PlumblineStores *s, uintptr_t at, int size, MemOp op, void *value, uintptr_t from)
+{
+    unsigned place = (at >> PLUMBLINE_MARK_BITS) % PLUMBLINE_MARKS;
+    uint64_t seen;
+
+    if (size > 8 || at % size) {
+        note_access(s, at, size);
+        return false;
+    }
+    set_helper_retaddr(from);
+    seen = size == 8 ? qatomic_read((uint64_t *)at) : size == 4 ? qatomic_read((uint32_t *)at) :
+           size == 2 ? qatomic_read((uint16_t *)at) : qatomic_read((uint8_t *)at);
+    clear_helper_retaddr();
+    smp_rmb();
+    if (qatomic_read(&plumbline_loads(cpu)->marks[place]) &&
+        !(is_independent(cpu, op) && draw(s, 100) < early_loads && load_early(cpu, s, at, size, &seen, from)) &&
+        s->accessed[place] != JUST_NOW) {
+        s->accessed[place] = qatomic_read(&overwrites_made);
+    }
+    memcpy(value, &seen, size);
+    return true;
+}
+
 /* The access ages the waiting stores. Translated code counts loads, and only the last of them comes here. */
 static void age(CPUState *cpu, struct PlumblineStores *s)
 {
     bool is_watching = qatomic_read(&watches);
 
     if (--cpu->neg.plumbline_countdown <= 0 && !(is_watching && --s->until_next > 0)) {
+        if (s->is_idle && s->loads_early && !cpu->neg.plumbline_waiting) {
+            cpu_exit(cpu); /* it enters again: what its registers depend on is past then */
+        }
+        s->is_idle = !cpu->neg.plumbline_waiting;
         s->until_next = EMPTY;
         if (cpu->neg.plumbline_waiting && !(s->ready & ~s->lazy) && !s->is_patient) {
             s->is_patient = true;
@@ -816,7 +1078,7 @@ static void age(CPUState *cpu, struct PlumblineStores *s)
 }
 
 /* A store to the stack goes to memory at once, if it may. Others to there need not come here, until a barrier of stores. */
-static bool is_private(CPUState *cpu, const struct PlumblineStores *s, uintptr_t at)
+static bool is_private(CPUState *cpu, struct PlumblineStores *s, uintptr_t at)
 {
     enum { BELOW = 4096, ABOVE = 61440 };
     uint64_t from = (uintptr_t)g2h(cpu, get_sp_from_cpustate(cpu_env(cpu))) - (uintptr_t)g2h_untagged(0) - BELOW;
@@ -827,20 +1089,10 @@ static bool is_private(CPUState *cpu, const struct PlumblineStores *s, uintptr_t
     if (!s->fenced || is_broken[RULE_FENCE]) {
         cpu->neg.plumbline_window = from;
         cpu->neg.plumbline_window_size = BELOW + ABOVE - 16;
+        s->stack = MIN(s->stack, from);
+        s->stack_end = MAX(s->stack_end, from + BELOW + ABOVE);
     }
     return true;
-}
-
-/* The address of the program's instruction, for one of which stores are chosen. */
-static vaddr known_pc(CPUState *cpu, struct PlumblineStores *s, uintptr_t from)
-{
-    int i = (from >> 2) % KNOWN_PLACES;
-
-    if (s->known_place[i].from != from) {
-        s->known_place[i].from = from;
-        s->known_place[i].pc = plumbline_pc_of(cpu, from);
-    }
-    return s->known_place[i].pc;
 }
 
 /* In two halves: to read 16 bytes just after two writes of 8 bytes would stall the processor. */
@@ -880,6 +1132,7 @@ static void append(CPUState *cpu, struct PlumblineStores *s, uintptr_t at, int s
 
     if (is_to_stack && !blockers && !is_release) {
         plumbline_write_store(cpu, (void *)at, size, op, int128_make128(low, high));
+        note_access(s, at, size);
         return;
     }
     WaitingStore *store = &s->slot[i];
@@ -927,6 +1180,7 @@ bool plumbline_delay_store(CPUState *cpu, void *at, int size, MemOp op, Int128 v
         /* The host may have to stop other threads for it, which is impossible from here. */
         clear_helper_retaddr();
         write_all(cpu, s);
+        note_access(s, place, size);
         set_helper_retaddr(from);
         return false;
     }
@@ -945,6 +1199,7 @@ bool plumbline_delay_store(CPUState *cpu, void *at, int size, MemOp op, Int128 v
         append(cpu, s, place, size, op, low, high, from);
     }
     age(cpu, s);
+    note_fence(cpu, s);
     return true;
 }
 
@@ -959,10 +1214,16 @@ bool plumbline_load_own(CPUState *cpu, const void *at, int size, void *value)
     }
     clear_helper_retaddr();
     age(cpu, s);
+    note_fence(cpu, s);
     const WaitingStore *youngest = is_broken[RULE_OWN] ? NULL : youngest_at(cpu, place, size);
 
     if (!youngest) {
-        return qatomic_read(&watches) && look(cpu, place, size, value, from);
+        bool is_seen = qatomic_read(&watches) && look(cpu, place, size, value, from);
+
+        if (is_seen) {
+            note_access(s, place, size);
+        }
+        return is_seen;
     }
     if (forwards && youngest->at <= place && place + size <= youngest->at + youngest->size) {
         memcpy(value, youngest->bytes + (place - youngest->at), size);
@@ -973,6 +1234,15 @@ bool plumbline_load_own(CPUState *cpu, const void *at, int size, void *value)
     return false;
 }
 
+bool plumbline_load(CPUState *cpu, const void *at, int size, MemOp op, void *value)
+{
+    struct PlumblineStores *s = cpu->neg.plumbline_stores;
+    uintptr_t from = helper_retaddr;
+
+    return plumbline_load_own(cpu, at, size, value) ||
+           (s && s->loads_early && load(cpu, s, (uintptr_t)at, size, op, value, from));
+}
+
 void plumbline_before_atomic(CPUState *cpu, const void *at, int size, MemOp op)
 {
     struct PlumblineStores *s = cpu->neg.plumbline_stores;
@@ -980,6 +1250,7 @@ void plumbline_before_atomic(CPUState *cpu, const void *at, int size, MemOp op)
     if (qatomic_read(&watches)) {
         look(cpu, (uintptr_t)at, size, NULL, 0);
     }
+    order_loads(s);
     if (is_broken[RULE_ATOMIC] || !cpu->neg.plumbline_waiting) {
         return;
     }
@@ -1005,15 +1276,22 @@ void HELPER(plumbline_barrier)(CPUArchState *env, uint32_t kind)
             cpu->neg.plumbline_window_size = 0;
         }
         return;
+    case PLUMBLINE_ORDER_LOADS:
+        order_loads(s);
+        plumbline_loads(cpu)->independent = UINT64_MAX;
+        return;
     case PLUMBLINE_BEFORE_ACQUIRE:
         if (is_broken[RULE_ACQUIRE] || (!s->releases && !s->has_released)) {
             return;
         }
+        order_loads(s);
         if (s->releases) {
             write_all(cpu, s);
         }
         break;
     default:
+        order_loads(s);
+        plumbline_loads(cpu)->independent = UINT64_MAX;
         if (is_broken[RULE_FULL]) {
             return;
         }

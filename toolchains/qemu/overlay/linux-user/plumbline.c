@@ -31,6 +31,7 @@
 #include "exec/cpu-common.h"
 #include "tcg/insn-start-words.h"
 #include "tcg/plumbline.h"
+#include "tcg/plumbline_loads.h"
 #include "plumbline.h"
 
 #pragma GCC diagnostic error "-Wall"
@@ -1135,6 +1136,17 @@ void plumbline_log_overtake(vaddr early, vaddr late, vaddr reader, uint64_t earl
     g_string_printf(line, "{\"event\":\"overtake\",\"pid\":%d,\"tid\":%d,\"pc\":%" PRIu64 ",\"early\":%" PRIu64
                     ",\"late\":%" PRIu64 ",\"early_place\":%" PRIu64 ",\"late_place\":%" PRIu64 ",\"maps\":[",
                     getpid(), gettid(), (uint64_t)reader, (uint64_t)early, (uint64_t)late, early_place, late_place);
+    append_maps(line);
+    g_string_append(line, "]}\n");
+    write_line(line);
+}
+
+void plumbline_log_early_load(vaddr load, vaddr store, uint64_t place)
+{
+    g_autoptr(GString) line = g_string_new(NULL);
+
+    g_string_printf(line, "{\"event\":\"missed\",\"pid\":%d,\"tid\":%d,\"pc\":%" PRIu64 ",\"store\":%" PRIu64
+                    ",\"place\":%" PRIu64 ",\"maps\":[", getpid(), gettid(), (uint64_t)load, (uint64_t)store, place);
     append_maps(line);
     g_string_append(line, "]}\n");
     write_line(line);

@@ -37,6 +37,7 @@
 #include "host/cpuinfo.h"
 #include "tcg/tcg.h"
 #include "tcg/plumbline.h"
+#include "tcg/plumbline_loads.h"
 #include "plumbline.h"
 
 #pragma GCC diagnostic error "-Wall"
@@ -151,8 +152,9 @@ static uint64_t digest(const void *bytes, size_t count)
 
 static bool describe_circumstances(const struct image_info *program, const char *cpu)
 {
-    g_autofree char *options = g_strdup_printf("%s %u %s%s", cpu, (unsigned)TARGET_PAGE_SIZE, plumbline_alignment(),
-                                               plumbline_reorders ? " reordering" : "");
+    g_autofree char *options = g_strdup_printf("%s %u %s%s%s", cpu, (unsigned)TARGET_PAGE_SIZE, plumbline_alignment(),
+                                               plumbline_reorders ? " reordering" : "",
+                                               plumbline_loads_early ? " early loads" : "");
     struct stat emulator;
     const uint8_t *buffer = tcg_ctx->code_gen_ptr, *beginning = (const uint8_t *)tcg_qemu_tb_exec;
 
