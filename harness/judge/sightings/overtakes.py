@@ -20,17 +20,27 @@ SHOWN = 3
 
 
 def overtakes_of(log: FaultLog, symbols: Symbols, pid: int, failed: Frame | None) -> tuple[str, ...]:
-    """The last ones of a process, each in a sentence. `failed`: where it failed; those read there come first."""
-    seen: dict[str, bool] = {}
+    """The last ones of a process, each in a sentence. `failed`: where it failed; those read there come first, and of
+    these, and of the others, those of its file.
+    """
+    seen: dict[str, tuple[bool, int]] = {}
     for one in reversed([each for each in log.overtakes if each.pid == pid]):
-        reader = symbols.frames(one.maps, one.pc)[0]
-        seen.setdefault(sentence_of(one, symbols), failed is not None and reader.function == failed.function)
-    return tuple(sorted(seen, key=lambda text: not seen[text])[:SHOWN])
+        reader, *stores = frames_of(one, symbols)
+        is_here = failed is not None and reader.function == failed.function
+        of_file = sum(failed is not None and each.file == failed.file for each in (reader, *stores))
+        seen.setdefault(sentence_of(one, symbols), (is_here, of_file))
+    return tuple(sorted(seen, key=lambda text: seen[text], reverse=True)[:SHOWN])
+
+
+def frames_of(one: Overtake, symbols: Symbols) -> tuple[Frame, Frame, Frame]:
+    """Where the load is that saw an overtake, where the store that was early, and where the one that was late."""
+    reader, early, late = (symbols.frames(one.maps, pc)[0] for pc in (one.pc, one.early, one.late))
+    return reader, early, late
 
 
 def sentence_of(one: Overtake, symbols: Symbols) -> str:
     """The functions and lines of two stores, and of the load by which another thread saw the older one's old value."""
-    early, late, reader = (symbols.frames(one.maps, pc)[0] for pc in (one.early, one.late, one.pc))
+    reader, early, late = frames_of(one, symbols)
     return f"the store in {_named(early)} was visible before {_named(late)}, read by {_named(reader)}"
 
 

@@ -12,7 +12,7 @@ from harness.core.model import StorePair
 from harness.record import cell_events, event_log, fault_log
 from harness.record.run_record import DelayedRun, HostRun
 from harness.workflows.trials import order_trials
-from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_TO_SEE, OrderTrials, names_of
+from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_TO_SEE, OrderTrials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 TEST = "order/test_order.py::test_values"
 RIGHT, OTHER = StorePair(early=8, late=4), StorePair(early=40, late=36)
 NEAR = StorePair(early=48, late=44)
-READERS = {RIGHT.early: ("reader", "queue.c", 66), NEAR.early: ("is_full", "queue.c", 49)}
+COUNTED = StorePair(early=64, late=4)
+"""It was seen as RIGHT was, but its early store is a counter's."""
+PUSH, IS_FULL = ("push", "queue.c", 66), ("is_full", "queue.c", 49)
+READERS = {RIGHT.early: PUSH, NEAR.early: IS_FULL, COUNTED.early: PUSH}
+STORES = {8: ("pop", "queue.c", 12), 4: ("pop", "queue.c", 11)}
+ELSEWHERE = ("memcpy", "memcpy.S", 0)
 LINE = {"event": "overtake", "pid": 1, "tid": 2, "pc": 16, "early_place": 0, "late_place": 8, "maps": []}
 
 
@@ -60,9 +65,10 @@ class Program:
         self._needed = needed
         self._problem = problem
 
-    def named(self, one: Overtake) -> tuple[str, ...]:
-        place = READERS.get(one.early, ("memcpy", "memcpy.S", 0))
-        return names_of(Frame(function=place[0], file=f"src/{place[1]}", line=place[2], origin="server", pc=one.pc))
+    def frames(self, one: Overtake) -> tuple[Frame, Frame, Frame]:
+        places = READERS.get(one.early), STORES.get(one.early), STORES.get(one.late)
+        load, early, late = (_frame(place or ELSEWHERE) for place in places)
+        return load, early, late
 
     def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
         self._leave(tests, folder, failed=self._next(is_delayed=False), seen=[])
@@ -96,6 +102,11 @@ class Program:
         (guest / "log").write_text("ASSERTION FAILED ==> queue.c:66 'slot == NULL' is not true", "utf-8")
         lines = [json_codec.encode({**LINE, "early": one.early, "late": one.late}) + b"\n" for one in seen]
         (guest / fault_log.NAME).write_bytes(b"".join(lines))
+
+
+def _frame(place: tuple[str, str, int]) -> Frame:
+    function, file, line = place
+    return Frame(function=function, file=f"src/{file}", line=line, origin="server", pc=0)
 
 
 def trials(tmp_path: Path, program: Program, *, late: Sequence[str] = ()) -> OrderTrials:
@@ -133,9 +144,25 @@ def test_a_time_limit_that_expired_is_not_asked_while_stores_wait(tmp_path: Path
 
 
 def test_the_pair_that_was_seen_where_the_program_failed_is_tried_first(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program())
+    assert [one.pair for one in done.delayed if one.pair is not None] == [RIGHT] * FEWEST
+
+
+def test_no_pair_is_tried_again_before_each_was_tried_once(tmp_path: Path) -> None:
     done = trials(tmp_path, Program(needed=OTHER))
     tried = [one.pair for one in done.delayed if one.pair is not None]
-    assert tried == [RIGHT] * FEWEST + [OTHER] * FEWEST
+    assert tried == [RIGHT, *[OTHER] * FEWEST]
+
+
+def test_pairs_that_are_not_enough_are_tried_a_few_times(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(seen=[OTHER, RIGHT], needed=NEAR))
+    assert [one.pair for one in done.delayed if one.pair is not None] == [RIGHT, OTHER] * FEWEST
+
+
+def test_of_pairs_seen_by_one_load_those_of_its_file_come_first(tmp_path: Path) -> None:
+    """Many stores of a thread pass the one that matters, such as those of its counters."""
+    done = trials(tmp_path, Program(seen=[COUNTED, RIGHT, COUNTED]))
+    assert done.delayed[FEWEST].pair == RIGHT
 
 
 def test_the_pair_seen_by_the_line_that_the_log_names_comes_before_others_of_its_file(tmp_path: Path) -> None:
