@@ -256,7 +256,8 @@ class Guest:
                 self.hung()
             return
         self.terminate()
-        limit = self.runner.target.deadline_seconds(STOP_SECONDS)
+        usual = self.runner.target.deadline_seconds(STOP_SECONDS)
+        limit = usual if self.spec.stop_seconds is None else self.spec.stop_seconds
         # On a busy machine it waits for a processor, which is not its fault.
         started = scheduling.usable_clock(self.host_pid)
         while (code := self.poll()) is None and scheduling.usable_clock(self.host_pid) - started <= limit:
