@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 FEWEST = 3
 """How often the tests run in each order at least."""
 MOST = 10
-"""How often at most."""
+"""How often they run at most while stores wait."""
+TIMES_IN_ORDER = 2
+"""How many times as often they run in order at most: those runs are short, and each makes the others say more."""
 MOST_TO_SEE = 4
 """How many failures are awaited until a log names stores that a thread saw early where the program failed. A test that
 fails at once often leaves none.
@@ -146,12 +148,15 @@ class OrderTrials:
 
     def _compare(self, in_order: _Counts, delayed: _Counts, pair: StorePair | None = None) -> None:
         """Run both ways until it is clear which tests fail more often while stores wait."""
-        while delayed.runs < MOST and in_order.unseen:
-            if all(is_rarer(delayed.shown[name], delayed.runs, in_order.runs) for name in in_order.unseen):
-                return
-            if delayed.runs >= max(FEWEST, in_order.runs) and not self._in_order(in_order, 1):
-                return
-            if not self._delayed(delayed, pair=pair):
+        while in_order.unseen and not all(
+            is_rarer(delayed.shown[name], delayed.runs, in_order.runs) for name in in_order.unseen
+        ):
+            is_shown = any(delayed.shown[name] for name in in_order.unseen)
+            if is_shown and delayed.runs >= FEWEST and in_order.runs < TIMES_IN_ORDER * delayed.runs:
+                goes_on = self._in_order(in_order, 1)
+            else:
+                goes_on = delayed.runs < MOST and self._delayed(delayed, pair=pair)
+            if not goes_on:
                 return
 
     def _pairs(self, folders: Sequence[Path]) -> list[tuple[_Nearness, StorePair]]:

@@ -9,10 +9,11 @@ import pytest
 from harness.core import json_codec
 from harness.core.finding import Frame
 from harness.core.model import StorePair
+from harness.judge.opinions.in_order import is_rarer
 from harness.record import cell_events, event_log, fault_log
 from harness.record.run_record import DelayedRun, HostRun
 from harness.workflows.trials import order_trials
-from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_TO_SEE, OrderTrials
+from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_TO_SEE, TIMES_IN_ORDER, OrderTrials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -121,10 +122,18 @@ def test_a_test_that_always_fails_while_stores_wait_needs_few_runs(tmp_path: Pat
     assert [one.pair for one in done.delayed] == [None] * FEWEST + [RIGHT] * FEWEST
 
 
-def test_a_test_that_seldom_fails_runs_more_often(tmp_path: Path) -> None:
-    done = trials(tmp_path, Program(delayed=lambda number: number % 2 == 0, seen=()))
-    assert FEWEST < len(done.ordered) <= MOST
-    assert len([one for one in done.delayed if one.seed is None]) == len(done.ordered)
+def test_a_test_that_seldom_fails_runs_more_often_and_in_order_above_all(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(delayed=lambda number: number % 3 == 0, seen=()))
+    (delayed, ordered) = (len([one for one in done.delayed if one.seed is None]), len(done.ordered))
+    assert FEWEST < delayed < MOST
+    assert delayed < ordered <= TIMES_IN_ORDER * delayed
+
+
+def test_few_failures_count_beside_many_runs_in_order(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(delayed=lambda number: number in {4, 7, 10}, seen=()))
+    assert len(done.delayed) > MOST
+    assert is_rarer(3, MOST, len(done.ordered))
+    assert not is_rarer(3, MOST, MOST)
 
 
 @pytest.mark.parametrize("fails_in", [1, 3])
@@ -225,7 +234,7 @@ def test_trials_of_another_program_follow_in_the_same_cell(tmp_path: Path) -> No
     first = trials(tmp_path, Program(delayed=lambda _: False))
     second = OrderTrials(tmp_path, Program(), after=first)
     second.run([TEST], [])
-    assert len(second.ordered) == MOST + FEWEST
+    assert len(second.ordered) == 2 * FEWEST
     assert second.delayed[MOST:] != []
     assert (tmp_path / f"delayed-{len(second.delayed)}").is_dir()
 
