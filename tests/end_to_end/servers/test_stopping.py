@@ -90,6 +90,19 @@ def test_a_server_of_a_test_that_runs_again_has_less_time_to_stop(tmp_path: Path
     assert (own.end, own.detail) == ("hang", "it did not end within 1 s of the order to stop")
 
 
+def test_a_server_that_hangs_after_it_has_removed_its_socket_has_not_stopped(tmp_path: Path) -> None:
+    """The last steps of a shutdown wait for the server's threads."""
+    suite = """
+def test_own(start_guest):
+    guest = start_guest()
+    asleep(guest, 1000)
+    guest.socket_path.unlink()
+"""
+    result, _, (own,) = run_cell(tmp_path, suite, stop_seconds=1)
+    assert result.code == 0, result.text
+    assert (own.end, own.stopping) == ("hang", True)
+
+
 def test_a_dismissed_server_that_ends_badly_is_recorded(tmp_path: Path) -> None:
     """A test dismisses servers that ended by themselves, together with the others that it started."""
     # The server has no handler for SIGTRAP, and never raises it. That for SIGABRT tests the memory, whose regions
