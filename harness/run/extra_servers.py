@@ -58,7 +58,7 @@ def server_of(
         files=files or {},
         coverage=cell.coverage,
         io=cell.io,
-        stop_seconds=cell.stop_seconds,
+        patience_seconds=cell.patience_seconds,
     )
 
 

@@ -259,7 +259,7 @@ class Guest:
             return
         self.terminate()
         usual = self.runner.target.deadline_seconds(STOP_SECONDS)
-        limit = usual if self.spec.stop_seconds is None else self.spec.stop_seconds
+        limit = usual if self.spec.patience_seconds is None else self.spec.patience_seconds
         # On a busy machine it waits for a processor, which is not its fault.
         started = scheduling.usable_clock(self.host_pid)
         while (code := self.poll()) is None and scheduling.usable_clock(self.host_pid) - started <= limit:

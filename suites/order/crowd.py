@@ -123,8 +123,8 @@ def crowd(
     """All clients send their load, pipeline after pipeline, for so many seconds. `anew`: each by a new connection. On a
     busy machine the server gets as many seconds of a processor, unless that takes three times as long.
 
-    Raises AssertionError if clients wait whose replies do not come, although the server could have sent them, and what
-    Member and Client raise.
+    Raises AssertionError if clients wait whose replies do not come, although the server could have sent them,
+    TimeoutError if it is slow, and what Member and Client raise.
     """
     begun, ran = time.monotonic(), _ran_seconds(guest)
 
@@ -187,6 +187,9 @@ class _SilentServer:
         look = SILENT_SECONDS / _LOOKS
         self._usable_seconds += self._usable(look)
         self._seconds += look
+        patience = self._guest.spec.patience_seconds
+        if self._usable_seconds < SILENT_SECONDS and patience is not None and self._seconds >= patience:
+            raise TimeoutError("no byte came, and threads of the server were held")
         if self._usable_seconds < SILENT_SECONDS and self._seconds < self._guest.deadline_seconds:
             return
         # It hangs, or it has lost requests or replies.

@@ -34,6 +34,7 @@ class PipelineServer:
 
     deadline_seconds = LONG_SECONDS
     host_pid = os.getpid()
+    spec = SimpleNamespace(patience_seconds=None)
 
     def __init__(
         self, reply: Callable[[int], list[bytes] | None], *, pongs: bool = True, crashes: bool = False
@@ -168,6 +169,19 @@ def test_a_server_that_answers_nobody_while_a_thread_is_held_may_be_slow(monkeyp
     with pytest.raises(TimeoutError):
         meet(server, seconds=LONG_SECONDS)
     assert not server.has_hung
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_of_a_test_that_runs_again_is_given_up_if_its_threads_are_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may even answer another client."""
+    sleeps = itertools.count(step=10 * crowd.HELD_SLEEPS)
+    monkeypatch.setattr(scheduling, "sleeps", lambda _: {1: next(sleeps)})
+    server = silent(pongs=True)
+    server.spec = SimpleNamespace(patience_seconds=0.5)
+    with pytest.raises(TimeoutError, match="threads of the server were held"):
+        meet(server, seconds=LONG_SECONDS)
 
 
 @pytest.mark.usefixtures("impatient")

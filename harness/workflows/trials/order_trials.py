@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from harness.core.model import StorePair
 from harness.judge.opinions.in_order import is_rarer
+from harness.judge.opinions.second_opinion import has_time_limit
 from harness.record import event_log, run_folder, stored_run
 from harness.record.cell_events import TestEvent
 
@@ -239,7 +240,11 @@ class _Counts:
 
     def add(self, folder: Path) -> None:
         events = event_log.read(folder / event_log.NAME).events
-        failed = {one.name for one in events if isinstance(one, TestEvent) and one.outcome == "failed"}
+        failed = {
+            one.name
+            for one in events
+            if isinstance(one, TestEvent) and one.outcome == "failed" and not has_time_limit(one.message)
+        }
         for one in events:
             if isinstance(one, TestEvent):
                 self.seconds[one.name] += math.ceil(one.seconds)

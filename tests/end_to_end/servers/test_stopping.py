@@ -85,7 +85,7 @@ def test_shared(guest):
 def test_a_server_of_a_test_that_runs_again_has_less_time_to_stop(tmp_path: Path) -> None:
     """One that has lost a job while stores waited waits for it, and the next run waits for that server."""
     suite = "\ndef test_own(start_guest):\n    asleep(start_guest(), 1000)\n"
-    result, _, (own,) = run_cell(tmp_path, suite, stop_seconds=1)
+    result, _, (own,) = run_cell(tmp_path, suite, patience_seconds=1)
     assert result.code == 0, result.text
     assert (own.end, own.detail) == ("hang", "it did not end within 1 s of the order to stop")
 
@@ -98,7 +98,7 @@ def test_own(start_guest):
     asleep(guest, 1000)
     guest.socket_path.unlink()
 """
-    result, _, (own,) = run_cell(tmp_path, suite, stop_seconds=1)
+    result, _, (own,) = run_cell(tmp_path, suite, patience_seconds=1)
     assert result.code == 0, result.text
     assert (own.end, own.stopping) == ("hang", True)
 

@@ -47,6 +47,7 @@ class Program:
         needs_pauses: bool = False,
         needed: StorePair | None = RIGHT,
         problem: str = "",
+        message: str = "",
         seconds: Mapping[str, float] | None = None,
     ) -> None:
         """`in_order`, `delayed`: whether the Nth run of a kind fails. `seen`: the pairs in its log when it fails.
@@ -65,6 +66,8 @@ class Program:
         self._needs_pauses = needs_pauses
         self._needed = needed
         self._problem = problem
+        self._message = message
+        """Of each failure while stores wait."""
 
     def frames(self, one: Overtake) -> tuple[Frame, Frame, Frame]:
         places = READERS.get(one.early), STORES.get(one.early), STORES.get(one.late)
@@ -96,7 +99,10 @@ class Program:
         for name in tests:
             log.append(
                 cell_events.TestEvent(
-                    name=name, outcome="failed" if failed else "passed", seconds=self._seconds.get(name, 0.1)
+                    name=name,
+                    outcome="failed" if failed else "passed",
+                    seconds=self._seconds.get(name, 0.1),
+                    message=self._message if failed else "",
                 )
             )
         log.close(tests=len(tests), failed=len(tests) * failed)
@@ -144,6 +150,12 @@ def test_a_test_that_fails_in_order_is_not_asked_again(tmp_path: Path, fails_in:
 
 def test_a_test_that_never_fails_again_has_no_pair(tmp_path: Path) -> None:
     done = trials(tmp_path, Program(delayed=lambda _: False))
+    assert (len(done.delayed), {one.pair for one in done.delayed}) == (MOST, {None})
+
+
+def test_a_time_limit_that_expires_again_is_no_failure(tmp_path: Path) -> None:
+    """harness.judge.opinions.in_order does not count it either."""
+    done = trials(tmp_path, Program(message="TimeoutError: timed out"))
     assert (len(done.delayed), {one.pair for one in done.delayed}) == (MOST, {None})
 
 
