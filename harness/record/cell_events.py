@@ -18,6 +18,10 @@ STOPPED = "stopped by SIGSTOP"
 """GuestEvent.detail of a guest that was stopped from outside: no process in a guest stops it."""
 NO_PONG = "no PONG before the deadline"
 """GuestEvent.detail of a guest that hung and was never ready."""
+ANSWERS_NOBODY = "the server answers nobody"
+"""What the message of a test says that has seen a server hang for another reason than slowness: none of its threads
+was held, and it could have had a processor.
+"""
 WHOLE_FILE = "(the whole file)"
 """The last part of TestEvent.upstream for the item that represents a file of upstream's tests instead of a test."""
 BEFORE_TESTS, IN_TESTS = "start", "tests"

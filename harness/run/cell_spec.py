@@ -130,6 +130,10 @@ class CellSpec(Record, frozen=True):
     """Names of the only tests that it runs; None for no such restriction."""
     limit_seconds: float | None = None
     """Time limit for open-ended suites, and for the load of a test that may have any length; None: the usual one."""
+    patience_seconds: float | None = None
+    """How long its servers may take to end, or be silent under a load; None: the usual time. It is short for a test
+    that runs again, of which only the result counts.
+    """
     deadline_seconds: float = 0.0
     """The deadline of the cell; 0: the tier's."""
     limit_count: int | None = None

@@ -58,6 +58,7 @@ def server_of(
         files=files or {},
         coverage=cell.coverage,
         io=cell.io,
+        patience_seconds=cell.patience_seconds,
     )
 
 

@@ -114,6 +114,8 @@ class Guest:
         self._held_port: socket.socket | None = None
         self._has_answered = False
         """Whether a client has reached it by its socket."""
+        self._told_to_end = False
+        """Whether it may have removed its socket itself, as servers do before the last steps of their shutdown."""
         self.had_a_processor = False
         """Whether it hung although it could have used a processor for most of the time limit."""
 
@@ -256,7 +258,8 @@ class Guest:
                 self.hung()
             return
         self.terminate()
-        limit = self.runner.target.deadline_seconds(STOP_SECONDS)
+        usual = self.runner.target.deadline_seconds(STOP_SECONDS)
+        limit = usual if self.spec.patience_seconds is None else self.spec.patience_seconds
         # On a busy machine it waits for a processor, which is not its fault.
         started = scheduling.usable_clock(self.host_pid)
         while (code := self.poll()) is None and scheduling.usable_clock(self.host_pid) - started <= limit:
@@ -282,6 +285,7 @@ class Guest:
     def terminate(self) -> None:
         """Tell the server and all processes that it started to end, by SIGTERM."""
         assert self._process is not None
+        self._told_to_end = True
         process.terminate_group(self._process)
 
     def kill(self) -> None:
@@ -365,7 +369,7 @@ class Guest:
 
     def refuse_lost_socket(self) -> None:
         """Raise InfrastructureError if a file by which clients reach a running server is gone."""
-        on_host = not self.runner.target.emulator.is_elsewhere and self.spec.io == "unix"
+        on_host = not self.runner.target.emulator.is_elsewhere and self.spec.io == "unix" and not self._told_to_end
         needed = [self.socket_path, *([] if self.access.recorder is None else [self.access.path])]
         lost = next((path for path in needed if not path.exists()), None)
         if on_host and self._has_answered and lost is not None and self.alive():

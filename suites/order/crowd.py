@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.core.processes import scheduling
 from harness.protocol.resp import Client, ServerGoneError
+from harness.record.cell_events import ANSWERS_NOBODY
 
 if TYPE_CHECKING:
     import socket
@@ -30,6 +31,10 @@ LONGER = 3
 SILENT_SECONDS = 30.0
 """How long all clients that wait may have no byte, while the server does not wait for a processor. A whole reply of an
 emulated server may take longer.
+"""
+HELD_SLEEPS = 300
+"""A thread that sleeps more often in a second of a server without replies may be held: the emulator lets a thread that
+pauses sleep a thousand times a second, and its own thread that looks after stores two hundred times.
 """
 _LOOKS = 6
 """In how many parts of that time nothing may arrive. A machine that was suspended loses one."""
@@ -118,8 +123,8 @@ def crowd(
     """All clients send their load, pipeline after pipeline, for so many seconds. `anew`: each by a new connection. On a
     busy machine the server gets as many seconds of a processor, unless that takes three times as long.
 
-    Raises AssertionError if clients wait whose replies do not come, although the server answers another one, and what
-    Member and Client raise.
+    Raises AssertionError if clients wait whose replies do not come, although the server could have sent them,
+    TimeoutError if it is slow, and what Member and Client raise.
     """
     begun, ran = time.monotonic(), _ran_seconds(guest)
 
@@ -172,19 +177,41 @@ class _SilentServer:
         self._seconds = self._usable_seconds = 0.0
         self._waited: float | None = None
         """How long it had waited for a processor at the last look."""
+        self._sleeps: dict[int, int] = {}
+        """As of scheduling.sleeps, at the last look."""
 
     def look(self, waiting: int) -> None:
         """One more look saw nothing. `waiting`: the number of clients. Raises as `crowd` does, if it is enough."""
         if self._guest.reports_crash():
             raise ServerGoneError("the server reports a crash, and keeps its connections open")
-        waited, look = scheduling.waited_seconds(self._guest.host_pid), SILENT_SECONDS / _LOOKS
-        # The first look has nothing to compare with.
-        self._usable_seconds += look - (waited - self._waited) if self._waited is not None else 0
-        self._waited = waited
+        look = SILENT_SECONDS / _LOOKS
+        self._usable_seconds += self._usable(look)
         self._seconds += look
+        patience = self._guest.spec.patience_seconds
+        if self._usable_seconds < SILENT_SECONDS and patience is not None and self._seconds >= patience:
+            raise TimeoutError("no byte came, and threads of the server were held")
         if self._usable_seconds < SILENT_SECONDS and self._seconds < self._guest.deadline_seconds:
             return
         # It hangs, or it has lost requests or replies.
-        with self._guest.client(deadline_seconds=SILENT_SECONDS) as client:
-            assert client.command("PING") == b"PONG"
+        try:
+            with self._guest.client(deadline_seconds=SILENT_SECONDS) as client:
+                assert client.command("PING") == b"PONG"
+        except TimeoutError:
+            if self._usable_seconds < SILENT_SECONDS or self._usable(SILENT_SECONDS) < SILENT_SECONDS / 2:
+                raise
+            self._guest.hung()
+            raise AssertionError(
+                f"{ANSWERS_NOBODY}: {waiting} clients have no reply, and a new one has none after "
+                f"{self._usable_seconds:.0f} s, in which no thread was held"
+            ) from None
         raise AssertionError(f"the server answers a new client, and {waiting} others have no reply")
+
+    def _usable(self, seconds: float) -> float:
+        """How much of so many seconds since the last call the server could use: none of it if a thread was held. The
+        first call has nothing to compare with.
+        """
+        waited, sleeps = scheduling.waited_seconds(self._guest.host_pid), scheduling.sleeps(self._guest.host_pid)
+        usable = seconds - (waited - self._waited) if self._waited is not None else 0.0
+        slept = max((count - self._sleeps.get(thread, count) for thread, count in sleeps.items()), default=0)
+        self._waited, self._sleeps = waited, sleeps
+        return usable if slept <= HELD_SLEEPS * max(usable, 0.0) else 0.0

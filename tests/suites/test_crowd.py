@@ -15,6 +15,7 @@ import pytest
 
 from harness.core.processes import scheduling
 from harness.protocol.resp import Client, ServerGoneError
+from harness.record.cell_events import ANSWERS_NOBODY
 from suites.order import crowd
 from suites.order.crowd import OK, Exchange, bulk, integer
 
@@ -33,6 +34,7 @@ class PipelineServer:
 
     deadline_seconds = LONG_SECONDS
     host_pid = os.getpid()
+    spec = SimpleNamespace(patience_seconds=None)
 
     def __init__(
         self, reply: Callable[[int], list[bytes] | None], *, pongs: bool = True, crashes: bool = False
@@ -43,12 +45,16 @@ class PipelineServer:
         self._crashes = crashes
         self._reply = reply
         self._pongs = pongs
+        self.has_hung = False
         self.connections = 0
         self.access = self
         self._ends: list[socket.socket] = []
 
     def reports_crash(self) -> bool:
         return self._crashes
+
+    def hung(self) -> None:
+        self.has_hung = True
 
     def connection(self) -> socket.socket:
         ours, theirs = socket.socketpair()
@@ -140,13 +146,53 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crowd, "SILENT_SECONDS", 0.5)
 
 
+def silent(*, pongs: bool = False) -> PipelineServer:
+    """A server that answers each client once."""
+    return PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)], pongs=pongs)
+
+
 @pytest.mark.usefixtures("impatient")
 def test_a_server_that_answers_nobody_hangs() -> None:
+    server = silent()
+    with pytest.raises(AssertionError, match=f"{ANSWERS_NOBODY}: 3 clients have no reply, and a new one has none"):
+        meet(server, seconds=LONG_SECONDS)
+    assert server.has_hung
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_answers_nobody_while_a_thread_is_held_may_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The emulator lets a thread that pauses sleep for a millisecond, again and again."""
+    sleeps = itertools.count(step=10 * crowd.HELD_SLEEPS)
+    monkeypatch.setattr(scheduling, "sleeps", lambda _: {1: next(sleeps), 2: 0})
+    server = silent()
+    server.deadline_seconds = 2.0
     with pytest.raises(TimeoutError):
-        meet(
-            PipelineServer(lambda number: None if number else [OK, bulk(b"x"), integer(1)], pongs=False),
-            seconds=LONG_SECONDS,
-        )
+        meet(server, seconds=LONG_SECONDS)
+    assert not server.has_hung
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_of_a_test_that_runs_again_is_given_up_if_its_threads_are_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may even answer another client."""
+    sleeps = itertools.count(step=10 * crowd.HELD_SLEEPS)
+    monkeypatch.setattr(scheduling, "sleeps", lambda _: {1: next(sleeps)})
+    server = silent(pongs=True)
+    server.spec = SimpleNamespace(patience_seconds=0.5)
+    with pytest.raises(TimeoutError, match="threads of the server were held"):
+        meet(server, seconds=LONG_SECONDS)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_answers_nobody_for_want_of_a_processor_may_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = itertools.count()
+    monkeypatch.setattr(scheduling, "waited_seconds", lambda _: next(waits))
+    server = silent()
+    server.deadline_seconds = 2.0
+    with pytest.raises(TimeoutError):
+        meet(server, seconds=LONG_SECONDS)
+    assert not server.has_hung
 
 
 @pytest.mark.usefixtures("impatient")

@@ -27,6 +27,20 @@ def waited_seconds(pid: int) -> float:
     return max(delays)
 
 
+def sleeps(pid: int) -> dict[int, int]:
+    """Thread of a process -> how often it has given up its processor by itself, to wait for something.
+
+    Source: Linux Documentation/filesystems/proc.rst, voluntary_ctxt_switches. Empty for a process that has ended.
+    """
+    counts = {}
+    with contextlib.suppress(OSError):
+        for path in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                text = (path / "status").read_text("utf-8")
+                counts[int(path.name)] = int(text.partition("\nvoluntary_ctxt_switches:")[2].split(None, 1)[0])
+    return counts
+
+
 def usable_clock(pid: int) -> float:
     """A clock, in seconds, that stands still while a process waits for a processor: only differences have a meaning.
 

@@ -23,6 +23,7 @@ from harness.judge.opinions.second_opinion import Repetition, has_time_limit, is
 from harness.judge.sightings.overtakes import sentence_of
 from harness.judge.sightings.places import symbols_of
 from harness.record import fault_log, run_folder, stored_run
+from harness.record.cell_events import ANSWERS_NOBODY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +99,7 @@ class InOrder:
             return OrderOpinion("")
         if any(in_order):
             return OrderOpinion("usual")
-        if one.kind == "hang" or has_time_limit(test.message):
+        if has_time_limit(test.message) or (one.kind == "hang" and not _proves_hang(test.message)):
             return OrderOpinion("late")
         return self._compared(one, test, len(in_order))
 
@@ -157,15 +158,21 @@ def _shown(runs: Sequence[tuple[HostRun, Repetition]], one: Sighting, test: Test
 
 
 def _failed(runs: Sequence[tuple[HostRun, Repetition]], one: Sighting, test: TestEvent) -> list[bool]:
-    """Whether each run of the test failed in any way, except by a time limit or a hang."""
+    """Whether each run of the test failed in any way, except by a time limit, or by a hang that may be slowness."""
     del one  # as `_shown`
     return [_fails(again, test.name) for _, again in runs if test.name in again.results]
 
 
 def _fails(again: Repetition, test: str) -> bool:
-    if any(one.kind == "hang" for one in again.sightings if one.test == test):
+    result = again.results[test]
+    if any(one.kind == "hang" for one in again.sightings if one.test == test) and not _proves_hang(result.message):
         return False
-    return again.results[test].outcome == "failed" and not has_time_limit(again.results[test].message)
+    return result.outcome == "failed" and not has_time_limit(result.message)
+
+
+def _proves_hang(message: str) -> bool:
+    """Whether a test has seen a hang that is no slowness."""
+    return ANSWERS_NOBODY in message
 
 
 def _shows(again: Repetition, one: Sighting, test: TestEvent) -> bool:

@@ -28,6 +28,8 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it records the edges of its code that it takes, where its emulator supports this."""
     tests_memory: bool = True
     """Whether it does everything that its release does when it crashes, even if that takes most of its lifetime."""
+    patience_seconds: float | None = None
+    """As in CellSpec."""
     fatal_faults: Path | None = None
     """The file in which servers record the misaligned accesses of which they died, after their own report. A server
     that makes such an access again dies without a report.

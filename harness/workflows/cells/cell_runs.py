@@ -21,6 +21,7 @@ from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.model import CANARY_SUITE
 from harness.isa import rules
 from harness.judge.opinions.second_opinion import has_time_limit
+from harness.judge.sightings.overtakes import frames_of
 from harness.record import event_log, evidence_seal, run_folder
 from harness.record.run_record import CellRecord, DelayedRun, HostRun, ProblemKind
 from harness.run.scheduler import CellCount, side_by_side
@@ -35,7 +36,7 @@ from harness.workflows.cells.cell_results import (
     unlike_host,
 )
 from harness.workflows.cells.standing_cells import representatives, stand_ins
-from harness.workflows.trials.order_trials import OrderTrials, names_of
+from harness.workflows.trials.order_trials import OrderTrials
 from harness.workflows.trials.shared_host_runs import SharedHostRuns
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.build.unit_drivers import Units
-    from harness.core.finding import Finding
+    from harness.core.finding import Finding, Frame
     from harness.core.model import Cell
     from harness.core.processes.fork_server import ForkServer
     from harness.judge.conclusion import EndedCell
@@ -358,8 +359,8 @@ class _CellAgain:
         server = str(spec.build.server_binary) if spec.build is not None else ""
         self._symbols = symbols.Symbols(spec.triple, server)
 
-    def named(self, one: Overtake) -> tuple[str, ...]:
-        return names_of(self._symbols.frames(one.maps, one.pc)[0])
+    def frames(self, one: Overtake) -> tuple[Frame, Frame, Frame]:
+        return frames_of(one, self._symbols)
 
     def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
         return self._runs.run_in_order(self._cell, tests, folder)

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     from harness.workflows.preparation.reach.reach_selection import ReachSelection
     from harness.workflows.workbench import Workbench
 
+PATIENCE_SECONDS = 30.0
+"""As of CellSpec, in the further runs while stores wait. A server that waits for a job which it has lost, or two
+threads that pause for each other again and again, would take the usual time of a slow target, and leave none to others.
+"""
+
 
 class CellSpecs:
     """The specifications of a run's cells."""
@@ -189,7 +194,7 @@ class CellSpecs:
         spec = _repeating(self.of(cell), tests)
         runner = with_same_addresses(spec.runner) if seed is None else with_evidence(spec.runner, seed, pair)
         peers = self._ordered_peers(spec) if pair else spec.peers
-        return msgspec.structs.replace(spec, runner=runner, peers=peers)
+        return msgspec.structs.replace(spec, runner=runner, peers=peers, patience_seconds=PATIENCE_SECONDS)
 
     def _ordered_peers(self, spec: CellSpec) -> dict[str, PeerServer]:
         return {

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from harness.core.model import StorePair
 from harness.judge.opinions.in_order import is_rarer
+from harness.judge.opinions.second_opinion import has_time_limit
 from harness.record import event_log, run_folder, stored_run
 from harness.record.cell_events import TestEvent
 
@@ -29,16 +30,18 @@ if TYPE_CHECKING:
 FEWEST = 3
 """How often the tests run in each order at least."""
 MOST = 10
-"""How often at most."""
+"""How often they run at most while stores wait."""
+TIMES_IN_ORDER = 2
+"""How many times as often they run in order at most: those runs are short, and each makes the others say more."""
 MOST_TO_SEE = 4
 """How many failures are awaited until a log names stores that a thread saw early where the program failed. A test that
 fails at once often leaves none.
 """
 MOST_PAIRS = 8
-"""How many pairs of stores are tried alone."""
+"""How many pairs of stores are tried alone, each FEWEST times at most."""
 MOST_SECONDS = 600.0
 """No run of a cell that compares begins later."""
-PLACING_SECONDS = 300.0
+PLACING_SECONDS = 150.0
 """No run that looks for the stores begins later: so long after it is clear that memory order is to blame."""
 
 SHORTEST_SECONDS = 5.0
@@ -59,11 +62,18 @@ class DelayedLoad(NamedTuple):
     """As in CellSpec."""
 
 
+class _Nearness(NamedTuple):
+    """How many names of a place the logs of programs that failed have."""
+
+    of_load: int
+    of_stores: int
+
+
 class Again(Protocol):
     """Runs failed tests once more. Each run has a folder for its evidence, and is sealed."""
 
-    def named(self, one: Overtake) -> tuple[str, ...]:
-        """What names the load by which a thread saw an overtake: its function, its file, and its file with the line."""
+    def frames(self, one: Overtake) -> tuple[Frame, Frame, Frame]:
+        """As harness.judge.sightings.overtakes.frames_of."""
 
     def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
         """One run in the host's memory order."""
@@ -118,51 +128,58 @@ class OrderTrials:
 
     def _place(self, in_order: _Counts, delayed: _Counts, alone: _Counts) -> None:
         """Find a pair of stores with which one test fails."""
-        seeing, tried = _Counts(alone.tests), set[StorePair]()
-        while len(tried) < MOST_PAIRS and self._may_run():
-            found = [one for one in self._pairs([*delayed.failed, *seeing.failed]) if one[1] not in tried]
-            is_seen = bool(found) and found[0][0] > 0
+        seeing, tried = _Counts(alone.tests), Counter[StorePair]()
+        while self._may_run():
+            found = self._pairs([*delayed.failed, *seeing.failed])
+            is_seen = bool(found) and found[0][0].of_load > 0
             if not is_seen and len(seeing.failed) < MOST_TO_SEE and seeing.runs < MOST:
                 self._delayed(seeing, pauses=True)
                 continue
-            if not found:
+            untried = [pair for _, pair in found[:MOST_PAIRS] if tried[pair] < FEWEST]
+            if not untried:
                 return
-            pair = found[0][1]
-            tried.add(pair)
+            # Each once, then each again: a pair that is enough shows it in most runs, and others in none.
+            pair = min(untried, key=tried.__getitem__)
+            tried[pair] += 1
             alone.reset()
-            while alone.runs < FEWEST and not any(alone.shown.values()) and self._delayed(alone, pair=pair):
-                pass
+            self._delayed(alone, pair=pair)
             if any(alone.shown.values()):
                 self._compare(in_order, alone, pair)
                 return
 
     def _compare(self, in_order: _Counts, delayed: _Counts, pair: StorePair | None = None) -> None:
         """Run both ways until it is clear which tests fail more often while stores wait."""
-        while delayed.runs < MOST and in_order.unseen:
-            if all(is_rarer(delayed.shown[name], delayed.runs, in_order.runs) for name in in_order.unseen):
-                return
-            if delayed.runs >= max(FEWEST, in_order.runs) and not self._in_order(in_order, 1):
-                return
-            if not self._delayed(delayed, pair=pair):
+        while in_order.unseen and not all(
+            is_rarer(delayed.shown[name], delayed.runs, in_order.runs) for name in in_order.unseen
+        ):
+            is_shown = any(delayed.shown[name] for name in in_order.unseen)
+            if is_shown and delayed.runs >= FEWEST and in_order.runs < TIMES_IN_ORDER * delayed.runs:
+                goes_on = self._in_order(in_order, 1)
+            else:
+                goes_on = delayed.runs < MOST and self._delayed(delayed, pair=pair)
+            if not goes_on:
                 return
 
-    def _pairs(self, folders: Sequence[Path]) -> list[tuple[int, StorePair]]:
+    def _pairs(self, folders: Sequence[Path]) -> list[tuple[_Nearness, StorePair]]:
         """The pairs of stores that other threads saw in runs that failed, the likeliest first: those seen where a
-        program's log says that it failed, those seen in most runs, and those seen last. Each with the number of names
-        of its load that the log has.
+        program's log says that it failed, those of such a place, those seen in most runs, and those seen last.
         """
         runs: Counter[StorePair] = Counter()
-        nearness: Counter[StorePair] = Counter()
+        nearness: dict[StorePair, _Nearness] = {}
         for folder in folders:
             words = _words_of_logs(folder)
-            near: dict[StorePair, int] = {}
+            here: set[StorePair] = set()
             for one in reversed(stored_run.overtakes(folder)):
                 pair = StorePair(early=one.early, late=one.late)
-                near[pair] = max(near.get(pair, 0), sum(name in words for name in self._again.named(one)))
-            runs.update(near.keys())
-            nearness |= Counter(near)
+                load, *stores = (sum(name in words for name in names_of(frame)) for frame in self._again.frames(one))
+                near = _Nearness(load, sum(stores))
+                nearness[pair] = max(nearness.get(pair, near), near)
+                if pair not in here:
+                    here.add(pair)
+                    runs[pair] += 1
         # The order of `runs` decides between pairs that are alike.
-        return [(nearness[pair], pair) for pair in sorted(runs, key=lambda pair: (-nearness[pair], -runs[pair]))]
+        likeliest = sorted(runs, key=lambda pair: (nearness[pair], runs[pair]), reverse=True)
+        return [(nearness[pair], pair) for pair in likeliest]
 
     def _in_order(self, counts: _Counts, times: int) -> bool:
         """Run the tests in order. False if a run has no result, or there is no time left."""
@@ -223,7 +240,11 @@ class _Counts:
 
     def add(self, folder: Path) -> None:
         events = event_log.read(folder / event_log.NAME).events
-        failed = {one.name for one in events if isinstance(one, TestEvent) and one.outcome == "failed"}
+        failed = {
+            one.name
+            for one in events
+            if isinstance(one, TestEvent) and one.outcome == "failed" and not has_time_limit(one.message)
+        }
         for one in events:
             if isinstance(one, TestEvent):
                 self.seconds[one.name] += math.ceil(one.seconds)

@@ -10,17 +10,19 @@ import msgspec
 from harness.analysis import symbols
 from harness.build.emulators.runner import in_usual_order, with_evidence, with_same_addresses
 from harness.core.errors import InfrastructureError
+from harness.judge.sightings.overtakes import frames_of
 from harness.record import evidence_seal, program_launch
 from harness.record.program_launch import CommandRecord
 from harness.record.run_record import DelayedRun, HostRun
 from harness.run.programs.command_events import failed_launches, write_events
 from harness.run.programs.traced_command import run_traced
-from harness.workflows.trials.order_trials import OrderTrials, names_of
+from harness.workflows.trials.order_trials import OrderTrials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.build.emulators.runner import Runner
+    from harness.core.finding import Frame
     from harness.record.fault_log import Overtake
     from harness.record.program_launch import ProgramLaunch
     from harness.run.programs.traced_command import Tracing
@@ -84,8 +86,8 @@ class _ProgramAgain:
         problem, seal = self._run(runner, folder)
         return DelayedRun(problem=problem, seal=seal, launch=self._launch.guest, seed=seed, pair=pair)
 
-    def named(self, one: Overtake) -> tuple[str, ...]:
-        return names_of(self._symbols.frames(one.maps, one.pc)[0])
+    def frames(self, one: Overtake) -> tuple[Frame, Frame, Frame]:
+        return frames_of(one, self._symbols)
 
     def _run(self, runner: Runner, folder: Path) -> tuple[str, str]:
         """Run it. Returns why there is no result, or nothing, and the seal of its evidence."""

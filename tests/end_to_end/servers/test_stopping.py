@@ -39,7 +39,7 @@ def asleep(server, seconds):
 
 
 def run_cell(
-    folder: Path, suite: str, *, timeout_multiplier: float = 1.0, slowdown: float = 1.0, earlier_clients: int = 0
+    folder: Path, suite: str, *, timeout_multiplier: float = 1.0, slowdown: float = 1.0, **more: Any
 ) -> tuple[process.Result, list[cell_events.TestEvent], list[GuestEvent]]:
     """Run a suite's text on the native build, whose oracle is the same build."""
     home = folder / "cell"
@@ -57,8 +57,8 @@ def run_cell(
             runner=msgspec.structs.replace(runner, target=target),
             build=build,
             peers={"native": PeerServer(runner=runner, build=build)},
-            earlier_clients=earlier_clients,
             **spec,
+            **more,
         )
         result = run_written(BEGINS + suite, folder / "test_ends.py", cell, deadline_seconds=120)
     events = event_log.read_events(home / event_log.NAME)
@@ -80,6 +80,27 @@ def test_shared(guest):
     late = "it did not end within 2 s of the order to stop"
     assert (own.end, own.detail, own.stopping) == ("hang", late, True)
     assert (shared.end, shared.detail, shared.stopping) == ("hang", late, True)
+
+
+def test_a_server_of_a_test_that_runs_again_has_less_time_to_stop(tmp_path: Path) -> None:
+    """One that has lost a job while stores waited waits for it, and the next run waits for that server."""
+    suite = "\ndef test_own(start_guest):\n    asleep(start_guest(), 1000)\n"
+    result, _, (own,) = run_cell(tmp_path, suite, patience_seconds=1)
+    assert result.code == 0, result.text
+    assert (own.end, own.detail) == ("hang", "it did not end within 1 s of the order to stop")
+
+
+def test_a_server_that_hangs_after_it_has_removed_its_socket_has_not_stopped(tmp_path: Path) -> None:
+    """The last steps of a shutdown wait for the server's threads."""
+    suite = """
+def test_own(start_guest):
+    guest = start_guest()
+    asleep(guest, 1000)
+    guest.socket_path.unlink()
+"""
+    result, _, (own,) = run_cell(tmp_path, suite, patience_seconds=1)
+    assert result.code == 0, result.text
+    assert (own.end, own.stopping) == ("hang", True)
 
 
 def test_a_dismissed_server_that_ends_badly_is_recorded(tmp_path: Path) -> None:

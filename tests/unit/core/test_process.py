@@ -392,6 +392,22 @@ def test_waiting_for_a_processor_is_distinguished_from_running_and_sleeping() ->
         scheduling.ran_seconds(loops[0].pid)
 
 
+def test_a_thread_that_sleeps_again_and_again_is_distinguished_from_one_that_waits() -> None:
+    times, done = 50, threading.Event()
+    waiting = threading.Thread(target=done.wait)
+    waiting.start()
+    before = scheduling.sleeps(os.getpid())
+    for _ in range(times):
+        time.sleep(0.001)
+    after = scheduling.sleeps(os.getpid())
+    done.set()
+    waiting.join()
+    me, other = threading.get_native_id(), waiting.native_id
+    assert other is not None
+    assert after[me] - before[me] >= times
+    assert after[other] - before[other] < times
+
+
 def test_a_process_that_does_nothing_is_distinguished_from_one_that_runs() -> None:
     loop, sleeper = process.start(["sh", "-c", "while :; do :; done"]), process.start(["sleep", SLEEP])
     try:

@@ -10,6 +10,7 @@ from harness.core.digests import sha256_of
 from harness.core.errors import ExitCode
 from harness.core.model import StorePair
 from harness.record import fault_log, run_folder
+from harness.record.cell_events import ANSWERS_NOBODY
 from tests.support.stored import concluded, reproducer
 
 if TYPE_CHECKING:
@@ -104,6 +105,34 @@ def test_a_time_limit_that_no_run_in_order_shows_is_unknown(tmp_path: Path, weak
     judgement, code = concluded(tmp_path, weak)
     assert (judgement.findings, code) == ([], ExitCode.INCONCLUSIVE)
     assert "it may only be slow" in judgement.cells[1].reason
+
+
+def hangs(run: StoredRun, suite: str = "bitops") -> None:
+    run.guest("armv5", suite, "guest-1", end="hang", detail="no reply within 60 s", test=NAME)
+
+
+def test_a_hang_that_no_run_in_order_shows_is_unknown(tmp_path: Path, weak: StoredRun) -> None:
+    fails(weak, message="AssertionError: got 1, expected 2")
+    hangs(weak)
+    weak.ordered_test("armv5", "bitops", 1, NAME)
+    judgement, code = concluded(tmp_path, weak)
+    assert (judgement.findings, code) == ([], ExitCode.INCONCLUSIVE)
+
+
+@pytest.mark.parametrize(("failing", "kind"), [(3, "order"), (2, "hang")])
+def test_a_hang_that_is_no_slowness_is_of_kind_order(tmp_path: Path, weak: StoredRun, failing: int, kind: str) -> None:
+    message = f"AssertionError: {ANSWERS_NOBODY}: 3 clients have no reply"
+    fails(weak, message=message)
+    hangs(weak)
+    for number in (1, 2, 3):
+        weak.ordered_test("armv5", "bitops", number, NAME)
+        if number <= failing:
+            told = {"message": message, "guest": "guest-1"}
+            weak.delayed_test("armv5", "bitops", number, NAME, outcome="failed", **told)
+            hangs(weak, f"bitops/{run_folder.DELAYED}-{number}")
+        else:
+            weak.delayed_test("armv5", "bitops", number, NAME)
+    assert only(tmp_path, weak).kind == kind
 
 
 def test_a_run_in_which_no_store_waited_is_unknown(tmp_path: Path, run: StoredRun) -> None:

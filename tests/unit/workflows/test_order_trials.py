@@ -9,10 +9,11 @@ import pytest
 from harness.core import json_codec
 from harness.core.finding import Frame
 from harness.core.model import StorePair
+from harness.judge.opinions.in_order import is_rarer
 from harness.record import cell_events, event_log, fault_log
 from harness.record.run_record import DelayedRun, HostRun
 from harness.workflows.trials import order_trials
-from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_TO_SEE, OrderTrials, names_of
+from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_TO_SEE, TIMES_IN_ORDER, OrderTrials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
 TEST = "order/test_order.py::test_values"
 RIGHT, OTHER = StorePair(early=8, late=4), StorePair(early=40, late=36)
 NEAR = StorePair(early=48, late=44)
-READERS = {RIGHT.early: ("reader", "queue.c", 66), NEAR.early: ("is_full", "queue.c", 49)}
+COUNTED = StorePair(early=64, late=4)
+"""It was seen as RIGHT was, but its early store is a counter's."""
+PUSH, IS_FULL = ("push", "queue.c", 66), ("is_full", "queue.c", 49)
+READERS = {RIGHT.early: PUSH, NEAR.early: IS_FULL, COUNTED.early: PUSH}
+STORES = {8: ("pop", "queue.c", 12), 4: ("pop", "queue.c", 11)}
+ELSEWHERE = ("memcpy", "memcpy.S", 0)
 LINE = {"event": "overtake", "pid": 1, "tid": 2, "pc": 16, "early_place": 0, "late_place": 8, "maps": []}
 
 
@@ -41,6 +47,7 @@ class Program:
         needs_pauses: bool = False,
         needed: StorePair | None = RIGHT,
         problem: str = "",
+        message: str = "",
         seconds: Mapping[str, float] | None = None,
     ) -> None:
         """`in_order`, `delayed`: whether the Nth run of a kind fails. `seen`: the pairs in its log when it fails.
@@ -59,10 +66,13 @@ class Program:
         self._needs_pauses = needs_pauses
         self._needed = needed
         self._problem = problem
+        self._message = message
+        """Of each failure while stores wait."""
 
-    def named(self, one: Overtake) -> tuple[str, ...]:
-        place = READERS.get(one.early, ("memcpy", "memcpy.S", 0))
-        return names_of(Frame(function=place[0], file=f"src/{place[1]}", line=place[2], origin="server", pc=one.pc))
+    def frames(self, one: Overtake) -> tuple[Frame, Frame, Frame]:
+        places = READERS.get(one.early), STORES.get(one.early), STORES.get(one.late)
+        load, early, late = (_frame(place or ELSEWHERE) for place in places)
+        return load, early, late
 
     def in_order(self, tests: Sequence[str], folder: Path) -> HostRun:
         self._leave(tests, folder, failed=self._next(is_delayed=False), seen=[])
@@ -89,13 +99,21 @@ class Program:
         for name in tests:
             log.append(
                 cell_events.TestEvent(
-                    name=name, outcome="failed" if failed else "passed", seconds=self._seconds.get(name, 0.1)
+                    name=name,
+                    outcome="failed" if failed else "passed",
+                    seconds=self._seconds.get(name, 0.1),
+                    message=self._message if failed else "",
                 )
             )
         log.close(tests=len(tests), failed=len(tests) * failed)
         (guest / "log").write_text("ASSERTION FAILED ==> queue.c:66 'slot == NULL' is not true", "utf-8")
         lines = [json_codec.encode({**LINE, "early": one.early, "late": one.late}) + b"\n" for one in seen]
         (guest / fault_log.NAME).write_bytes(b"".join(lines))
+
+
+def _frame(place: tuple[str, str, int]) -> Frame:
+    function, file, line = place
+    return Frame(function=function, file=f"src/{file}", line=line, origin="server", pc=0)
 
 
 def trials(tmp_path: Path, program: Program, *, late: Sequence[str] = ()) -> OrderTrials:
@@ -110,10 +128,18 @@ def test_a_test_that_always_fails_while_stores_wait_needs_few_runs(tmp_path: Pat
     assert [one.pair for one in done.delayed] == [None] * FEWEST + [RIGHT] * FEWEST
 
 
-def test_a_test_that_seldom_fails_runs_more_often(tmp_path: Path) -> None:
-    done = trials(tmp_path, Program(delayed=lambda number: number % 2 == 0, seen=()))
-    assert FEWEST < len(done.ordered) <= MOST
-    assert len([one for one in done.delayed if one.seed is None]) == len(done.ordered)
+def test_a_test_that_seldom_fails_runs_more_often_and_in_order_above_all(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(delayed=lambda number: number % 3 == 0, seen=()))
+    (delayed, ordered) = (len([one for one in done.delayed if one.seed is None]), len(done.ordered))
+    assert FEWEST < delayed < MOST
+    assert delayed < ordered <= TIMES_IN_ORDER * delayed
+
+
+def test_few_failures_count_beside_many_runs_in_order(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(delayed=lambda number: number in {4, 7, 10}, seen=()))
+    assert len(done.delayed) > MOST
+    assert is_rarer(3, MOST, len(done.ordered))
+    assert not is_rarer(3, MOST, MOST)
 
 
 @pytest.mark.parametrize("fails_in", [1, 3])
@@ -127,15 +153,37 @@ def test_a_test_that_never_fails_again_has_no_pair(tmp_path: Path) -> None:
     assert (len(done.delayed), {one.pair for one in done.delayed}) == (MOST, {None})
 
 
+def test_a_time_limit_that_expires_again_is_no_failure(tmp_path: Path) -> None:
+    """harness.judge.opinions.in_order does not count it either."""
+    done = trials(tmp_path, Program(message="TimeoutError: timed out"))
+    assert (len(done.delayed), {one.pair for one in done.delayed}) == (MOST, {None})
+
+
 def test_a_time_limit_that_expired_is_not_asked_while_stores_wait(tmp_path: Path) -> None:
     done = trials(tmp_path, Program(), late=[TEST])
     assert (len(done.ordered), done.delayed) == (FEWEST, [])
 
 
 def test_the_pair_that_was_seen_where_the_program_failed_is_tried_first(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program())
+    assert [one.pair for one in done.delayed if one.pair is not None] == [RIGHT] * FEWEST
+
+
+def test_no_pair_is_tried_again_before_each_was_tried_once(tmp_path: Path) -> None:
     done = trials(tmp_path, Program(needed=OTHER))
     tried = [one.pair for one in done.delayed if one.pair is not None]
-    assert tried == [RIGHT] * FEWEST + [OTHER] * FEWEST
+    assert tried == [RIGHT, *[OTHER] * FEWEST]
+
+
+def test_pairs_that_are_not_enough_are_tried_a_few_times(tmp_path: Path) -> None:
+    done = trials(tmp_path, Program(seen=[OTHER, RIGHT], needed=NEAR))
+    assert [one.pair for one in done.delayed if one.pair is not None] == [RIGHT, OTHER] * FEWEST
+
+
+def test_of_pairs_seen_by_one_load_those_of_its_file_come_first(tmp_path: Path) -> None:
+    """Many stores of a thread pass the one that matters, such as those of its counters."""
+    done = trials(tmp_path, Program(seen=[COUNTED, RIGHT, COUNTED]))
+    assert done.delayed[FEWEST].pair == RIGHT
 
 
 def test_the_pair_seen_by_the_line_that_the_log_names_comes_before_others_of_its_file(tmp_path: Path) -> None:
@@ -198,7 +246,7 @@ def test_trials_of_another_program_follow_in_the_same_cell(tmp_path: Path) -> No
     first = trials(tmp_path, Program(delayed=lambda _: False))
     second = OrderTrials(tmp_path, Program(), after=first)
     second.run([TEST], [])
-    assert len(second.ordered) == MOST + FEWEST
+    assert len(second.ordered) == 2 * FEWEST
     assert second.delayed[MOST:] != []
     assert (tmp_path / f"delayed-{len(second.delayed)}").is_dir()
 

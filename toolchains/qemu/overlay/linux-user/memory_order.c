@@ -34,7 +34,12 @@
  * overtaken others, and then from that of an overtaken one a value that this has yet to change, the fault log names the
  * three instructions.
  * The words early=PC and late=PC allow only this: that the store at the first address overtakes that at the second one,
+<<<<<<< HEAD
  * and those between the two. early-load=PC allows only that the load there returns an old value.
+=======
+ * and those between the two. Stores to the stack go to memory at once all the same: those of one job alone would fill the
+ * buffer, and the effect of two stores often shows only jobs later.
+>>>>>>> order2
  *
  * On x86-64, translated code performs most accesses itself (tcg/i386/tcg-target.c.inc). It calls for loads from places
  * that have marks, for one load of several, so that stores do not wait for ever, and for stores outside the window.
@@ -1083,7 +1088,7 @@ static bool is_private(CPUState *cpu, struct PlumblineStores *s, uintptr_t at)
     enum { BELOW = 4096, ABOVE = 61440 };
     uint64_t from = (uintptr_t)g2h(cpu, get_sp_from_cpustate(cpu_env(cpu))) - (uintptr_t)g2h_untagged(0) - BELOW;
 
-    if (keeps_stores_in_order || at - (uintptr_t)g2h_untagged(from) >= BELOW + ABOVE) {
+    if ((keeps_stores_in_order && !early_pc) || at - (uintptr_t)g2h_untagged(from) >= BELOW + ABOVE) {
         return false;
     }
     if (!s->fenced || is_broken[RULE_FENCE]) {
@@ -1110,7 +1115,9 @@ static void append(CPUState *cpu, struct PlumblineStores *s, uintptr_t at, int s
     if (cpu->neg.plumbline_waiting & slot) {
         write_slot(cpu, s, i); /* the oldest */
     }
-    if (keeps_stores_in_order || (is_release && !is_broken[RULE_RELEASE])) {
+    bool is_to_stack = is_private(cpu, s, at);
+
+    if ((keeps_stores_in_order && !is_to_stack) || (is_release && !is_broken[RULE_RELEASE])) {
         blockers = cpu->neg.plumbline_waiting;
     } else {
         blockers = (is_broken[RULE_FENCE] ? 0 : s->fenced) | (is_broken[RULE_OVERLAP] ? 0 : overlapping(cpu, at, size));
@@ -1128,8 +1135,6 @@ static void append(CPUState *cpu, struct PlumblineStores *s, uintptr_t at, int s
         }
         s->late |= pc == late_pc ? slot : 0;
     }
-    bool is_to_stack = is_private(cpu, s, at);
-
     if (is_to_stack && !blockers && !is_release) {
         plumbline_write_store(cpu, (void *)at, size, op, int128_make128(low, high));
         note_access(s, at, size);
