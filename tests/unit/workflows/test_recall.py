@@ -312,6 +312,28 @@ def test_of_a_mutant_in_several_samples_of_a_release_the_newest_outcome_counts(
     assert sum(line.startswith("###") for line in recall.result_rows()) == 3
 
 
+def test_survivors_are_split_into_those_that_no_test_executes_and_those_that_none_notices(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said = explained(1, 'reason = "nothing reads it"\nsame = true') + explained(2, 'test = "a::b"')
+    said += explained(3, 'test = "a::b"') + explained(4, 'test = "a::b"') + "[[held_back]]\nseed = 1\n"
+    ends = [an_outcome(f"drop-{number}") for number in (1, 2, 3)]
+    reached = [
+        msgspec.structs.replace(one, reached=known) for one, known in zip(ends, (True, True, False), strict=True)
+    ]
+    found = [
+        an_outcome(f"drop-{number}", "found", file=file, found_by="sds") for number, file in ((5, "a.c"), (6, "b.c"))
+    ]
+    found = [msgspec.structs.replace(one, reached=True) for one in found]
+    other = msgspec.structs.replace(an_outcome("drop-4", file="src/a.c"), reached=False)
+    stored(monkeypatch, tmp_path, said, a_document(*reached, *found, other, an_outcome("drop-9", "equivalent")))
+    assert recall.reach_rows()[2:] == [
+        "| redis-7.0.15 | all | all | 6 | 2 | 2 | 1 |",
+        "| redis-7.0.15 | `src/a.c` | `drop` | 1 | 1 | 0 | 0 |",
+        "| redis-7.0.15 | `src/part.c` | `drop` | 3 | 1 | 2 | 1 |",
+    ]
+
+
 def test_an_operators_row_counts_its_mutants_of_all_releases() -> None:
     rows = recall.operator_rows()[2:]
     judged = sum(int(found.group(1)) for row in rows if (found := re.search(r"\d+ of (\d+) \|", row)))
