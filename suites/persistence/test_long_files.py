@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import struct
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from suites._shared.keyspace import server
 from suites._shared.needs import skip_in_short_tiers
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -29,6 +31,7 @@ COUNT = (1 << 32) // HOLE + 2
 SELECT = Client.pack([("SELECT", "0")])
 LAST = Client.pack([("SET", "last", "value")])
 CHECK_SECONDS = 600.0
+POLL_SECONDS = 0.05
 HOLES = 80
 """The number of expired keys with such a value in an RDB file: a fifth of the file lies beyond 2^32 bytes."""
 
@@ -42,7 +45,7 @@ def tier(cell: CellSpec) -> None:
 
 
 @contextlib.contextmanager
-def long_snapshot(path: Path) -> Iterator[int]:
+def long_snapshot(path: Path, holes: int) -> Iterator[int]:
     """Write an RDB file of two keys. Between them are keys that have expired long ago, whose values are holes: a server
     reads each and keeps none. Returns the file's size, and empties the file afterwards.
     """
@@ -51,7 +54,7 @@ def long_snapshot(path: Path) -> Iterator[int]:
     try:
         with path.open("wb") as file:
             file.write(b"REDIS0006" + bytes([SELECT_DATABASE, 0]) + pair(STRING, text(b"value"), b"first"))
-            for _ in range(HOLES):
+            for _ in range(holes):
                 file.write(expired)
                 file.seek(HOLE, 1)
             file.write(pair(STRING, text(b"value"), b"last") + bytes([END]) + bytes(8))
@@ -61,8 +64,11 @@ def long_snapshot(path: Path) -> Iterator[int]:
         path.write_bytes(b"")
 
 
-def test_a_snapshot_beyond_32_bits_is_loaded_to_its_end(cell: CellSpec, start_guest: StartGuest) -> None:
-    """The server says how far it is while it loads."""
+@pytest.fixture
+def loading(cell: CellSpec, start_guest: StartGuest) -> Iterator[tuple[Client, socket.socket, int]]:
+    """A client of a server, a connection of which DEBUG RELOAD has been requested, and the size of the file that is
+    loaded: a long one.
+    """
     # Earlier releases reload only what they have just saved.
     if cell.version < (6, 2):
         pytest.skip("DEBUG RELOAD NOSAVE came with 6.2")
@@ -72,20 +78,30 @@ def test_a_snapshot_beyond_32_bits_is_loaded_to_its_end(cell: CellSpec, start_gu
     with (
         long_strings.one_at_a_time(cell),
         guest.client(deadline_seconds=patience) as client,
-        guest.access.connection(deadline_seconds=patience) as loading,
-        long_snapshot(guest.folder / "dump.rdb") as size,
+        guest.access.connection(deadline_seconds=patience) as connection,
+        long_snapshot(guest.folder / "dump.rdb", HOLES) as size,
     ):
-        told: list[tuple[int, int]] = []
-        loading.sendall(Client.pack([("DEBUG", "RELOAD", "NOSAVE")]))
-        while info := info_fields(client.command("INFO", "persistence")):
-            if info["loading"] == "1":
-                told.append((int(info["loading_loaded_bytes"]), int(info["loading_total_bytes"])))
-            elif told:
-                break
-        assert loading.recv(100) == b"+OK\r\n"
-        assert client.pipeline([("GET", "first"), ("GET", "last"), ("DBSIZE",)]) == [b"value", b"value", 2]
-        expired = int(info.get("rdb_last_load_keys_expired", HOLES))
+        connection.sendall(Client.pack([("DEBUG", "RELOAD", "NOSAVE")]))
+        yield client, connection, size
+
+
+def test_a_snapshot_beyond_32_bits_is_loaded_to_its_end(loading: tuple[Client, socket.socket, int]) -> None:
+    client, connection, _ = loading
+    assert connection.recv(100) == b"+OK\r\n"
+    assert client.pipeline([("GET", "first"), ("GET", "last"), ("DBSIZE",)]) == [b"value", b"value", 2]
+    expired = int(info_fields(client.command("INFO", "persistence")).get("rdb_last_load_keys_expired", HOLES))
     assert expired == HOLES, f"{HOLES} keys have expired, and {expired} are counted"
+
+
+def test_how_much_of_a_snapshot_is_loaded_is_told_beyond_32_bits(loading: tuple[Client, socket.socket, int]) -> None:
+    client, connection, size = loading
+    told: list[tuple[int, int]] = []
+    # The server answers requests after every 2 MiB of the file.
+    while not select.select([connection], [], [], POLL_SECONDS)[0]:
+        about = info_fields(client.command("INFO", "persistence"))
+        if about["loading"] == "1":
+            told.append((int(about["loading_loaded_bytes"]), int(about["loading_total_bytes"])))
+    assert told, "the file was loaded before the server was asked"
     assert {total for _, total in told} == {size}, f"the file has {size} bytes: {told[-1]}"
     loaded = [each for each, _ in told]
     assert loaded == sorted(loaded), f"the server went back while it loaded: {loaded[-8:]}"
@@ -96,7 +112,7 @@ def test_a_snapshot_beyond_32_bits_is_checked_to_its_end(cell: CellSpec, program
     long_strings.need_memory(HOLE)
     if cell.version < (4,):
         pytest.skip("before 4.0 the tools are separate programs")
-    with long_strings.one_at_a_time(cell), long_snapshot(tmp_path / "long.rdb") as size:
+    with long_strings.one_at_a_time(cell), long_snapshot(tmp_path / "long.rdb", COUNT) as size:
         result = programs.run_server_as("check-rdb", "long.rdb", seconds=CHECK_SECONDS)
     assert result.code == 0, f"check-rdb ended with {result.code}: {result.text[-500:]}"
     # Depending on the release, the offset behind the last byte, or that of the checksum.
