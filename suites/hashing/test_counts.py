@@ -42,7 +42,7 @@ class Pairs(NamedTuple):
 
     made: Sequence[Any]
     """Makes a small one, whose payload begins with the number of its encoding."""
-    count: str
+    size: str
     find: str
     remove: str
     add: Sequence[Any]
@@ -93,13 +93,13 @@ def test_a_list_counts_more_entries_than_its_count_can_say(
     both.expect([["RESTORE", "t", 0, sealed(payload[:1] + text(packed) + payload[-10:]), "REPLACE"]], [b"OK"], kind)
     what = f"{kind} of {pairs} pairs"
     last_number = b"%d" % ((pairs - 1) % 100)
-    asked = [[one.count, "t"], [one.find, "t", first], [one.find, "t", last], [one.find, "t", pairs]]
+    asked = [[one.size, "t"], [one.find, "t", first], [one.find, "t", last], [one.find, "t", pairs]]
     both.expect(asked, [pairs, b"0", last_number, None], what)
-    both.expect([one.add, [one.count, "t"], [one.find, "t", "another"]], [1, pairs + 1, b"100"], f"{what} and one")
-    _expect_a_copy(both, one.count, pairs + 1)
-    removed = [[one.remove, "t", first], [one.remove, "t", "another"], [one.count, "t"], [one.find, "t", last]]
+    both.expect([one.add, [one.size, "t"], [one.find, "t", "another"]], [1, pairs + 1, b"100"], f"{what} and one")
+    _expect_a_copy(both, one.size, pairs + 1)
+    removed = [[one.remove, "t", first], [one.remove, "t", "another"], [one.size, "t"], [one.find, "t", last]]
     both.expect(removed, [1, 1, pairs - 1, last_number], f"{what} without the first")
-    _expect_a_copy(both, one.count, pairs - 1)
+    _expect_a_copy(both, one.size, pairs - 1)
 
 
 def _expect_a_copy(both: PairedServers, count: str, size: int) -> None:
