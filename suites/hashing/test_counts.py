@@ -37,7 +37,7 @@ BATCH = 4096
 LONG = "it moves 2^16 elements: only in the tiers full and thorough"
 
 
-class Pairs(NamedTuple):
+class PairType(NamedTuple):
     """A type whose container holds pairs of a name and a number. Pair i is (i - 16384, i % 100)."""
 
     made: Sequence[Any]
@@ -50,8 +50,8 @@ class Pairs(NamedTuple):
 
 
 PAIRS = {
-    "hash": Pairs(["HSET", "t", 1, 1], "HLEN", "HGET", "HDEL", ["HSET", "t", "another", 100]),
-    "zset": Pairs(["ZADD", "t", 1, 1], "ZCARD", "ZSCORE", "ZREM", ["ZADD", "t", 100, "another"]),
+    "hash": PairType(["HSET", "t", 1, 1], "HLEN", "HGET", "HDEL", ["HSET", "t", "another", 100]),
+    "zset": PairType(["ZADD", "t", 1, 1], "ZCARD", "ZSCORE", "ZREM", ["ZADD", "t", 100, "another"]),
 }
 ZIPLISTS = {b"\x0c", b"\x0d"}
 """The encodings of sorted sets and hashes before 7.0, of rdb.h."""
