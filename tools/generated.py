@@ -332,6 +332,7 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
         {
             "samples": recall.sample_rows,
             "kinds": recall.kind_rows,
+            "reach": recall.reach_rows,
             "operators": recall.operator_rows,
             "suites": recall.suite_rows,
             "suspects": recall.suspect_rows,

@@ -334,6 +334,28 @@ def operator_rows() -> list[str]:
     return table(["operator", "fault", "the bug", "must show on", "found", *_EXPLANATIONS], rows)
 
 
+def reach_rows() -> list[str]:
+    """A row for each release, file and operator with survivors, and for each release as a whole: whether no test
+    executes what they change, or tests execute it and notice nothing. Older outcomes do not tell.
+    """
+    said = {(one.server, one.mutant): one for one in survivors().survivors}
+    rows: list[tuple[str | int, ...]] = []
+    for release in releases():
+        groups: dict[tuple[str, str], list[MutantOutcome]] = {}
+        for one in release.of(*JUDGED):
+            if one.reached is not None:
+                groups.setdefault((f"`{one.mutant.file}`", f"`{one.mutant.operator}`"), []).append(one)
+        server = release.header.server
+        every = [one for members in groups.values() for one in members]
+        for (file, operator), members in [(("all", "all"), every), *sorted(groups.items())]:
+            left = [one for one in members if one.state == "survived"]
+            same = sum((found := said.get((server, one.mutant.name))) is not None and found.same for one in left)
+            unreached = sum(not one.reached for one in left)
+            if left:
+                rows.append((server, file, operator, len(members), unreached, len(left) - unreached, same))
+    return table(["release", "file", "operator", "judged", "not reached", "reached, not noticed", "same"], rows)
+
+
 def suite_rows() -> list[str]:
     """Tables for each release: which suites found its mutants, and whether a finding names the changed function."""
     lines: list[str] = []

@@ -28,7 +28,7 @@ from harness.record.run_record import CellRecord
 from harness.run.cell_spec import write_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from harness.core.progress import Progress
@@ -117,6 +117,10 @@ class _OwnProgress:
             self._repeated = line
 
 
+class _NeedlessError(Exception):
+    """Why the result of a cell that runs is no longer of use."""
+
+
 def run_cell(
     spec: CellSpec,
     progress: Progress,
@@ -124,9 +128,11 @@ def run_cell(
     fail_fast: bool = False,
     server: ForkServer | None = None,
     until: float = math.inf,
+    needless: Callable[[], str] = lambda: "",
 ) -> CellRecord:
     """Run a cell's tests and record how its process ended. `fail_fast`: the first failed test ends the cell. `until`:
-    when it is ended in any case, as of time.monotonic().
+    when it is ended in any case, as of time.monotonic(). `needless`: why its result is no longer of use; empty while it
+    is. Then it is ended, too, and absent.
 
     The process is one that `server` becomes, if given, and otherwise a new interpreter.
     """
@@ -134,18 +140,39 @@ def run_cell(
     folder = spec.folder
     folder.mkdir(parents=True)
     write_cell(folder / "cell.json", spec)
-    result = process.run(
-        [*pytest_command([*spec.tests_of, spec.suite], folder / "cell.json"), *(["--exitfirst"] if fail_fast else [])],
-        deadline_seconds=deadline_seconds(spec),
-        log=folder / "pytest.log",
-        folder=ROOT,
-        environment=environment.for_cell(),
-        watch=_OwnProgress(cell, folder, progress).repeat if spec.limit_seconds or spec.upstream else None,
-        watch_seconds=UsableTime.SAMPLE_SECONDS,
-        spawn=server.spawn if server is not None else None,
-        usable=True,
-        until=until,
-    )
+    own_progress = _OwnProgress(cell, folder, progress)
+
+    def watch() -> None:
+        if spec.limit_seconds or spec.upstream:
+            own_progress.repeat()
+        if why := needless():
+            raise _NeedlessError(why)
+
+    started = time.monotonic()
+    try:
+        result = process.run(
+            [
+                *pytest_command([*spec.tests_of, spec.suite], folder / "cell.json"),
+                *(["--exitfirst"] if fail_fast else []),
+            ],
+            deadline_seconds=deadline_seconds(spec),
+            log=folder / "pytest.log",
+            folder=ROOT,
+            environment=environment.for_cell(),
+            watch=watch,
+            watch_seconds=UsableTime.SAMPLE_SECONDS,
+            spawn=server.spawn if server is not None else None,
+            usable=True,
+            until=until,
+        )
+    except _NeedlessError as why:
+        return CellRecord(
+            target=spec.runner.target.name,
+            suite=spec.suite,
+            seconds=round(time.monotonic() - started, 2),
+            problem=str(why),
+            problem_kind="absent",
+        )
     problem, kind = _problem_and_kind(spec, result)
     if result.expired and time.monotonic() >= until:
         problem = OUT_OF_TIME

@@ -109,7 +109,7 @@ class Check:
         until: float = math.inf,
     ) -> None:
         """`change`: the change for which the tree is checked. `without`: names of tests that do not run. `one_failure`:
-        no cell starts after one in which a test failed. `patient`: as in CellSpec. `until`: as in CellRuns.
+        as in CellRuns. `patient`: as in CellSpec. `until`: as in CellRuns.
         """
         self.bench = bench
         self.request = request

@@ -40,6 +40,11 @@ LASTING = 5000
 """The keys' time to live in seconds. It begins before seconds exceed 31 bits, and ends after that."""
 LRU_PERIOD = 1 << 24
 """Seconds after which the clock of idle times wraps (redis.conf, maxmemory-samples)."""
+LFU_PERIOD = 60 << 16
+"""Seconds after which the clock of frequencies wraps, which counts minutes (evict.c, lrulfu.c)."""
+FREQUENCY = 200
+MINUTES = 20
+"""The minutes that pass. A frequency loses one in each (lfu-decay-time)."""
 DAY_SECONDS = 24 * 3600
 SLOW_COMMANDS = [3, 4295, 4295 * 1000]
 """Seconds that do not fit 32 bits as nanoseconds, as microseconds and as milliseconds."""
@@ -176,6 +181,23 @@ def test_an_idle_time_is_right_where_its_clock_wraps(start_at: Callable[..., Gue
     # Before 7.0, the server assumes twice the period at the wrap. Without a moved clock nothing shows that.
     if cell.version >= (7,):
         assert 5000 <= old <= 5000 + SLACK, f"a key is idle for 5003 s, reported as {old!r} s"  # type: ignore[operator]
+
+
+def test_a_frequency_decays_where_its_clock_wraps(start_at: Callable[..., Guest]) -> None:
+    """The clock of frequencies counts minutes in 16 bits. Its last wrap before 2038 is in January of that year."""
+    with server.client(start_at((1 << 31) // LFU_PERIOD * LFU_PERIOD - 90)) as client:
+        client.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")
+        client.command("SET", "k", "text")
+        payload = client.command("DUMP", "k")
+        assert isinstance(payload, bytes)
+        client.command("RESTORE", "old", 0, payload, "FREQ", FREQUENCY)
+        assert client.command("OBJECT", "FREQ", "old") == FREQUENCY
+        client.command("DEBUG", "SLEEP", MINUTES * 60)
+        # A timer of the server reads this clock ten times a second. At the wrap, servers count a minute less.
+        time.sleep(0.5)
+        left: Any = client.command("OBJECT", "FREQ", "old")
+    due = FREQUENCY - MINUTES
+    assert due - 1 <= left <= due + 1, f"the frequency after {MINUTES} minutes is {left!r}"
 
 
 @pytest.mark.parametrize("uptime", UPTIMES.values(), ids=UPTIMES)

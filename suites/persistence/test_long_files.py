@@ -1,17 +1,24 @@
-"""Append-only files beyond 2^32 bytes. They are sparse: their values are holes, which need no room on the disk."""
+"""Files beyond 2^32 bytes. They are sparse: their values are holes, which need no room on the disk."""
 
 from __future__ import annotations
 
+import contextlib
+import select
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.protocol.resp import Client, info_fields
 from suites._shared import long_strings
+from suites._shared.formats.handmade import END, EXPIRE_MS, STRING, one, pair, text
+from suites._shared.formats.handmade import SELECT as SELECT_DATABASE
 from suites._shared.keyspace import server
 from suites._shared.needs import skip_in_short_tiers
 
 if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
     from pathlib import Path
 
     from harness.run.cell_spec import CellSpec
@@ -24,6 +31,9 @@ COUNT = (1 << 32) // HOLE + 2
 SELECT = Client.pack([("SELECT", "0")])
 LAST = Client.pack([("SET", "last", "value")])
 CHECK_SECONDS = 600.0
+POLL_SECONDS = 0.05
+HOLES = 80
+"""The number of expired keys with such a value in an RDB file: a fifth of the file lies beyond 2^32 bytes."""
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +42,82 @@ def tier(cell: CellSpec) -> None:
     skip_in_short_tiers(cell, why)
     if cell.machine is not None or cell.runner.target.emulator.is_elsewhere:
         pytest.skip(why)
+
+
+@contextlib.contextmanager
+def long_snapshot(path: Path, holes: int) -> Iterator[int]:
+    """Write an RDB file of two keys. Between them are keys that have expired long ago, whose values are holes: a server
+    reads each and keeps none. Returns the file's size, and empties the file afterwards.
+    """
+    # Every release reads version 6, whose checksum is zero if there is none. The time is zero in either byte order.
+    expired = one(EXPIRE_MS, bytes(8)) + bytes([STRING]) + text(b"k") + b"\x80" + struct.pack(">I", HOLE)
+    try:
+        with path.open("wb") as file:
+            file.write(b"REDIS0006" + bytes([SELECT_DATABASE, 0]) + pair(STRING, text(b"value"), b"first"))
+            for _ in range(holes):
+                file.write(expired)
+                file.seek(HOLE, 1)
+            file.write(pair(STRING, text(b"value"), b"last") + bytes([END]) + bytes(8))
+        yield path.stat().st_size
+    finally:
+        # The evidence of a run is read whole.
+        path.write_bytes(b"")
+
+
+@pytest.fixture
+def loading(cell: CellSpec, start_guest: StartGuest) -> Iterator[tuple[Client, socket.socket, int]]:
+    """A client of a server, a connection of which DEBUG RELOAD has been requested, and the size of the file that is
+    loaded: a long one.
+    """
+    # Earlier releases reload only what they have just saved.
+    if cell.version < (6, 2):
+        pytest.skip("DEBUG RELOAD NOSAVE came with 6.2")
+    long_strings.need_memory(HOLE)
+    guest = start_guest(options=[*server.OPTIONS, "--rdbchecksum", "no", "--save", ""])
+    patience = long_strings.PATIENCE * guest.deadline_seconds
+    with (
+        long_strings.one_at_a_time(cell),
+        guest.client(deadline_seconds=patience) as client,
+        guest.access.connection(deadline_seconds=patience) as connection,
+        long_snapshot(guest.folder / "dump.rdb", HOLES) as size,
+    ):
+        connection.sendall(Client.pack([("DEBUG", "RELOAD", "NOSAVE")]))
+        yield client, connection, size
+
+
+def test_a_snapshot_beyond_32_bits_is_loaded_to_its_end(loading: tuple[Client, socket.socket, int]) -> None:
+    client, connection, _ = loading
+    assert connection.recv(100) == b"+OK\r\n"
+    assert client.pipeline([("GET", "first"), ("GET", "last"), ("DBSIZE",)]) == [b"value", b"value", 2]
+    expired = int(info_fields(client.command("INFO", "persistence")).get("rdb_last_load_keys_expired", HOLES))
+    assert expired == HOLES, f"{HOLES} keys have expired, and {expired} are counted"
+
+
+def test_how_much_of_a_snapshot_is_loaded_is_told_beyond_32_bits(loading: tuple[Client, socket.socket, int]) -> None:
+    client, connection, size = loading
+    told: list[tuple[int, int]] = []
+    # The server answers requests after every 2 MiB of the file.
+    while not select.select([connection], [], [], POLL_SECONDS)[0]:
+        about = info_fields(client.command("INFO", "persistence"))
+        if about["loading"] == "1":
+            told.append((int(about["loading_loaded_bytes"]), int(about["loading_total_bytes"])))
+    assert told, "the file was loaded before the server was asked"
+    assert {total for _, total in told} == {size}, f"the file has {size} bytes: {told[-1]}"
+    loaded = [each for each, _ in told]
+    assert loaded == sorted(loaded), f"the server went back while it loaded: {loaded[-8:]}"
+    assert loaded[-1] <= size, f"{loaded[-1]} bytes are loaded of {size}"
+
+
+def test_a_snapshot_beyond_32_bits_is_checked_to_its_end(cell: CellSpec, programs: Programs, tmp_path: Path) -> None:
+    long_strings.need_memory(HOLE)
+    if cell.version < (4,):
+        pytest.skip("before 4.0 the tools are separate programs")
+    with long_strings.one_at_a_time(cell), long_snapshot(tmp_path / "long.rdb", COUNT) as size:
+        result = programs.run_server_as("check-rdb", "long.rdb", seconds=CHECK_SECONDS)
+    assert result.code == 0, f"check-rdb ended with {result.code}: {result.text[-500:]}"
+    # Depending on the release, the offset behind the last byte, or that of the checksum.
+    ends = [size, size - 8]
+    assert any(f"[offset {end}]" in result.text for end in ends), f"the file has {size} bytes: {result.text[-500:]}"
 
 
 def lengthen(path: Path, command: bytes) -> int:

@@ -30,6 +30,7 @@ RDB = file(pair(STRING, text(b"theirs"), b"k"))
 FULL = b"+FULLRESYNC " + IDENTIFIER + b" 100\r\n"
 WHOLE = FULL + b"$%d\r\n" % len(RDB) + RDB
 MARKED = FULL + b"$EOF:" + MARK + b"\r\n"
+LONG_FILE = 5 << 30
 NO_FILE = b"-ERR no file\r\n"
 CLOSE = b""
 
@@ -197,6 +198,26 @@ def after(talk: Talk, start_guest: StartGuest, target: str) -> list[str]:
         assert client.command("GET", "k") == talk.left
         assert client.command("SET", "k", "again") == b"OK"
     return asked
+
+
+def test_a_replica_tells_how_much_of_a_file_beyond_32_bits_is_left(start_guest: StartGuest) -> None:
+    """A primary with more memory has a file of 5 GiB, of which the first bytes come."""
+    begun = b"REDIS0009"
+    replica = start_guest(options=[*server.OPTIONS, "--repl-timeout", "3600"])
+    with (
+        server.client(replica) as client,
+        Primary({"PSYNC": FULL + b"$%d\r\n" % LONG_FILE + begun}) as primary,
+    ):
+        client.command("REPLICAOF", "127.0.0.1", primary.port)
+
+        def left() -> int:
+            # -1 until the length has come.
+            return int(link.info(replica, "replication").get("master_sync_left_bytes", -1))
+
+        link.await_that(lambda: left() not in {-1, LONG_FILE}, [replica], "the first bytes of the file")
+        told = left()
+        client.command("REPLICAOF", "NO", "ONE")
+    assert told == LONG_FILE - len(begun), f"{LONG_FILE - len(begun)} bytes are left, and {told} told"
 
 
 def status(guest: Guest) -> str:

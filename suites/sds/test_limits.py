@@ -86,6 +86,35 @@ def test_the_longest_string_that_needs_no_configuration(patient: PairedServers, 
         patient.expect(requests, [0, LARGEST, 1, b"\0\0\1", LARGEST * 8 - 1, 1, 1], "512 MiB")
 
 
+def test_a_string_beyond_31_bits_of_length_is_written_and_read_at_its_end(guest: Guest, cell: CellSpec) -> None:
+    """On a 32-bit machine beyond 2^30, because a string may have no more than 2^31 bytes there."""
+    limit = 2**30 if cell.runner.target.width_bits == 32 else 2**31
+    long_strings.need_memory(limit)
+    patience = long_strings.PATIENCE * guest.deadline_seconds
+    with long_strings.one_at_a_time(cell), guest.client(deadline_seconds=patience) as client:
+
+        def expect(expected: object, *words: str | int) -> None:
+            reply = client.command(*words)
+            assert reply == expected, f"{words}: answered {reply!r:.100}, not {expected!r}"
+
+        if client.pipeline([("CONFIG", "SET", "proto-max-bulk-len", 2 * limit - 1)]) != [b"OK"]:
+            pytest.skip("the server's longest string cannot be configured")
+        try:
+            expect(limit + 3, "SETRANGE", "k", limit - 3, "abcdef")
+            expect(limit + 3, "STRLEN", "k")
+            expect(limit + 6, "APPEND", "k", "ghi")
+            expect(b"\0abcdefghi", "GETRANGE", "k", limit - 4, limit + 5)
+            expect(b"hi", "GETRANGE", "k", -2, -1)
+            expect(b"\0a", "GETRANGE", "k", -10, limit - 3)
+            expect(limit + 6, "SETRANGE", "k", 5, "q")
+            expect(b"\0q\0", "GETRANGE", "k", 4, 6)
+            expect(limit + 6, "SETRANGE", "k", limit, "DE")
+            expect(b"cDEf", "GETRANGE", "k", limit - 1, limit + 2)
+            expect(b"", "GETRANGE", "k", limit + 6, limit + 9)
+        finally:
+            client.pipeline([("DEL", "k"), ("CONFIG", "SET", "proto-max-bulk-len", LARGEST)])
+
+
 def test_a_table_whose_size_wraps_in_32_bits_is_refused(both: PairedServers, cell: CellSpec) -> None:
     """LCS multiplies the lengths of its texts and the size of a cell, here to a multiple of 2^32 (redis #9011)."""
     require(cell, "command lcs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 
 from harness.protocol import allowed_refusals
 from harness.protocol.command_stream import command, line_of
-from harness.protocol.resp import info_fields
+from harness.protocol.resp import Client, info_fields
 from suites._shared import long_strings
 from suites._shared.checksums import sealed
 from suites._shared.long_strings import LARGEST
@@ -19,16 +20,21 @@ from suites._shared.paired_servers import differing
 from suites.width import requests
 
 if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+
     from harness.protocol.allowed_refusals import Release
-    from harness.protocol.resp import Client, Reply
+    from harness.protocol.resp import Reply
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
     from suites._shared.paired_servers import PairedServers
 
 BATCH = 300
 SHOWN = 6
+LONG = 64 << 20
+"""The length of a value that passes a connection until 2^32 bytes have passed."""
 OTHER_BYTES = 1 << 16
-"""More than the replies to a few other requests."""
+"""More than a few other requests and their replies."""
 
 
 @pytest.mark.parametrize("group", requests.groups())
@@ -148,17 +154,12 @@ def test_numbers_of_bits_beyond_32_bits(guest: Guest, oracle: Guest, cell: CellS
 def test_bytes_of_replies_are_counted_beyond_32_bits(guest: Guest, cell: CellSpec) -> None:
     """INFO, and where clients have counts of their own, CLIENT LIST. The replies together exceed 2^32 bytes."""
     require(cell, "info total_net_output_bytes")
-    length, buffer = 64 << 20, bytearray(1 << 20)
-    whole = len(b"$%d\r\n" % length) + length + 2
+    buffer = bytearray(1 << 20)
+    whole = len(b"$%d\r\n" % LONG) + LONG + 2
     count = (1 << 32) // whole + 2
-    long_strings.need_memory(length)
-    patience = long_strings.PATIENCE * guest.deadline_seconds
-    with (
-        long_strings.one_at_a_time(cell),
-        guest.client(deadline_seconds=patience) as asking,
-        guest.access.connection(deadline_seconds=patience) as reading,
-    ):
-        asking.pipeline([("SETRANGE", "k", length - 1, b"\0"), ("CONFIG", "RESETSTAT")])
+    long_strings.need_memory(LONG)
+    with long_strings.one_at_a_time(cell), talking(guest) as (asking, reading):
+        asking.pipeline([("SETRANGE", "k", LONG - 1, b"\0"), ("CONFIG", "RESETSTAT")])
         for _ in range(count):
             reading.sendall(b"GET k\r\n")
             left = whole
@@ -166,13 +167,49 @@ def test_bytes_of_replies_are_counted_beyond_32_bits(guest: Guest, cell: CellSpe
                 received = reading.recv_into(buffer, min(left, len(buffer)))
                 assert received, f"the server closed the connection, {left} bytes before the end of a reply"
                 left -= received
-        counted = {"INFO": int(info_fields(asking.command("INFO", "stats"))["total_net_output_bytes"])}
-        clients = bytes(asking.command("CLIENT", "LIST")).split()  # type: ignore[arg-type]
-        by_client = [int(word.partition(b"=")[2]) for word in clients if word.startswith(b"tot-net-out=")]
-        asking.command("DEL", "k")
-    counted |= {"CLIENT LIST": max(by_client)} if by_client else {}
+        counted = bytes_counted(asking, "output", "out")
     wrong = {where: number for where, number in counted.items() if not 0 <= number - count * whole < OTHER_BYTES}
     assert not wrong, f"{count * whole} bytes were sent, and {wrong} counted"
+
+
+def test_bytes_of_requests_are_counted_beyond_32_bits(guest: Guest, cell: CellSpec) -> None:
+    require(cell, "info total_net_input_bytes")
+    request = Client.pack([("SET", "k", bytes(LONG))])
+    count = (1 << 32) // len(request) + 2
+    long_strings.need_memory(LONG)
+    with long_strings.one_at_a_time(cell), talking(guest) as (asking, writing):
+        asking.command("CONFIG", "RESETSTAT")
+        for _ in range(count):
+            # Unlike sendall, this does not record the bytes.
+            left = memoryview(request)
+            while left:
+                left = left[writing.send(left) :]
+            assert writing.recv(100) == b"+OK\r\n"
+        counted = bytes_counted(asking, "input", "in")
+    sent = count * len(request)
+    wrong = {where: number for where, number in counted.items() if not 0 <= number - sent < OTHER_BYTES}
+    assert not wrong, f"{sent} bytes were received, and {wrong} counted"
+
+
+@contextlib.contextmanager
+def talking(guest: Guest) -> Iterator[tuple[Client, socket.socket]]:
+    """A client, and a connection that moves gigabytes. The key `k` is removed afterwards."""
+    patience = long_strings.PATIENCE * guest.deadline_seconds
+    with (
+        guest.client(deadline_seconds=patience) as asking,
+        guest.access.connection(deadline_seconds=patience) as moving,
+    ):
+        yield asking, moving
+        asking.command("DEL", "k")
+
+
+def bytes_counted(client: Client, direction: str, suffix: str) -> dict[str, int]:
+    """The bytes that INFO counts and, if clients have counts of their own, the largest of these."""
+    counted = {"INFO": int(info_fields(client.command("INFO", "stats"))[f"total_net_{direction}_bytes"])}
+    clients = bytes(client.command("CLIENT", "LIST")).split()  # type: ignore[arg-type]
+    key = f"tot-net-{suffix}=".encode()
+    by_client = [int(word.partition(b"=")[2]) for word in clients if word.startswith(key)]
+    return counted | ({"CLIENT LIST": max(by_client)} if by_client else {})
 
 
 def test_the_clock_is_the_hosts_in_seconds_and_microseconds(both: PairedServers) -> None:

@@ -90,11 +90,11 @@ class CellRuns:
         sampled: Collection[str],
         inherited: Callable[[Mapping[Cell, Sequence[Finding]]], Collection[Cell]] = lambda _: (),
     ) -> None:
-        """`server` becomes the cells' processes. `one_failure`: no cell starts after one in which a test failed.
-        `until`: no cell but canaries starts later, and those that run are ended (time.monotonic). `store` takes the
-        record of each cell as it ends, in several threads. `judged`: what a cell that has ended shows. `sampled`:
-        suites that run on a few targets, and on others if those show anything. `inherited`: of cells with findings that
-        are not known, those for whose findings the change is not to blame.
+        """`server` becomes the cells' processes. `one_failure`: after a cell in which a test failed no other starts,
+        and those that run are ended. `until`: no cell but canaries starts later, and those that run are ended
+        (time.monotonic). `store` takes the record of each cell as it ends, in several threads. `judged`: what a cell
+        that has ended shows. `sampled`: suites that run on a few targets, and on others if those show anything.
+        `inherited`: of cells with findings that are not known, those for whose findings the change is not to blame.
         """
         self._bench = bench
         self._request = request
@@ -190,8 +190,6 @@ class CellRuns:
             count.add_failed()
 
     def _note_failure(self, cell: Cell) -> None:
-        if self._one_failure:
-            self._failed_cell = f"{cell.target}/{cell.suite}"
         if none_started(self._request.run / cell.target / cell.suite):
             self._startless.add(cell.target)
 
@@ -202,9 +200,12 @@ class CellRuns:
             return f"{others} stand for its width, byte order and time_t, and showed nothing new in it"
         if standing and cell.target in self._startless:
             return f"no server starts on {cell.target}, as other suites show, and {others} stand for its audit"
-        if self._failed_cell and cell.suite != CANARY_SUITE:
-            return f"a test of {self._failed_cell} failed before"
-        return ""
+        return self._after_failure(cell)
+
+    def _after_failure(self, cell: Cell) -> str:
+        """Why a cell is of no use after the failure of another; empty if it is. No result counts without canaries."""
+        needless = self._failed_cell and cell.suite != CANARY_SUITE
+        return f"a test of {self._failed_cell} failed before" if needless else ""
 
     def _shown(self, record: CellRecord) -> Sequence[Finding] | None:
         """The findings of a cell that ran which are not known; None if more may be wrong with it than these tell."""
@@ -233,7 +234,10 @@ class CellRuns:
         spec = specs.of(cell)
         if spec.units is not None and (why := why_none(spec.units)):
             return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
-        record = msgspec.structs.replace(self._run_sealed(spec, self._until_for(cell)), left_out=specs.left_out(cell))
+        record = self._run_sealed(spec, self._until_for(cell), functools.partial(self._after_failure, cell))
+        record = msgspec.structs.replace(record, left_out=specs.left_out(cell))
+        if record.status == TESTS_FAILED and self._one_failure:
+            self._failed_cell = f"{cell.target}/{cell.suite}"
         if record.problem_kind == "absent":
             return record
         if spec.units is not None and spec.units.broken and not record.problem:
@@ -343,10 +347,18 @@ class CellRuns:
         # show. If no server started, it repeats nothing.
         return not suite.upstream or not any(event.outcome == "passed" for event in tests_in(folder / event_log.NAME))
 
-    def _run_sealed(self, spec: CellSpec, until: float = math.inf) -> CellRecord:
+    def _run_sealed(
+        self, spec: CellSpec, until: float = math.inf, needless: Callable[[], str] = lambda: ""
+    ) -> CellRecord:
         """Run a cell and seal its evidence, so that a later change of it is noticed."""
-        fail_fast = self._request.fail_fast
-        record = run_cell(spec, self._bench.progress, fail_fast=fail_fast, server=self._server, until=until)
+        record = run_cell(
+            spec,
+            self._bench.progress,
+            fail_fast=self._request.fail_fast,
+            server=self._server,
+            until=until,
+            needless=needless,
+        )
         return msgspec.structs.replace(record, seal=evidence_seal.seal(spec.folder))
 
 

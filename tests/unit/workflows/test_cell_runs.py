@@ -22,7 +22,7 @@ from tests.support.histories import finding
 from tests.support.stored import StoredRun
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from harness.core.finding import Finding
@@ -317,3 +317,51 @@ def test_a_cell_that_runs_again_shows_what_it_shows_then(tmp_path: Path, monkeyp
     runs.ran.clear()
     ran, _ = ran_of("threads", runs, cells)
     assert "armv6" in ran
+
+
+class SealedRuns(CellRuns):
+    """Cells whose first run ends with a failed test. What the others are told meanwhile is noted."""
+
+    def __init__(self, folder: Path, *, one_failure: bool) -> None:
+        nothing: Any = None
+        specs: Any = SimpleNamespace(
+            missing=lambda _: None,
+            of=lambda cell: SimpleNamespace(units=None, folder=folder / cell.suite, runner=SimpleNamespace()),
+            left_out=lambda _: None,
+            has_host_runs=lambda _: False,
+        )
+        super().__init__(
+            nothing,
+            nothing,
+            nothing,
+            specs,
+            server=nothing,
+            one_failure=one_failure,
+            until=math.inf,
+            store=lambda _: None,
+            judged=lambda _: EndedCell(known=set(), new=[]),
+            sampled=(),
+        )
+        self.told: dict[str, str] = {}
+
+    def _run_sealed(self, spec: Any, until: float = math.inf, needless: Callable[[], str] = lambda: "") -> CellRecord:
+        del until
+        self.told[spec.folder.name] = needless()
+        return CellRecord(target="armv5", suite=spec.folder.name, seconds=1, status=TESTS_FAILED)
+
+    def _with_order_trials(self, cell: Cell, spec: Any, record: CellRecord) -> CellRecord:
+        del cell, spec
+        return record
+
+    def run_each(self) -> dict[str, str]:
+        """Run three cells. Returns why each was told to end."""
+        for suite in ("bitops", "sds", CANARY_SUITE):
+            self._run_cell(Cell(target="armv5", server="", suite=suite))
+        return self.told
+
+
+@pytest.mark.parametrize(("one_failure", "why"), [(True, "a test of armv5/bitops failed before"), (False, "")])
+def test_where_one_failure_is_enough_the_cells_that_run_are_ended(
+    tmp_path: Path, why: str, *, one_failure: bool
+) -> None:
+    assert SealedRuns(tmp_path, one_failure=one_failure).run_each() == {"bitops": "", "sds": why, CANARY_SUITE: ""}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -19,7 +19,7 @@ from harness.judge.findings import Judgement
 from harness.judge.verdict import CellVerdict
 from harness.workflows.mutation_testing.generator.mutants import Mutant
 from harness.workflows.mutation_testing.mutations import Edit
-from harness.workflows.mutation_testing.recall import tables
+from harness.workflows.mutation_testing.recall import examination, tables
 from harness.workflows.mutation_testing.recall.document import (
     JUDGED,
     Header,
@@ -32,7 +32,7 @@ from harness.workflows.mutation_testing.recall.document import (
     read_document,
     share_of,
 )
-from harness.workflows.mutation_testing.recall.examination import evidence_in, in_both
+from harness.workflows.mutation_testing.recall.examination import ATTEMPTS, Examiner, evidence_in, in_both
 from harness.workflows.mutation_testing.recall.object_code import (
     CompiledUnit,
     ReleaseObjects,
@@ -48,6 +48,7 @@ from tests.unit.workflows.test_mutations import a_finding
 from tools import recall
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from harness.core.finding import Finding
@@ -211,6 +212,55 @@ def test_a_finding_counts_if_two_runs_show_it() -> None:
     assert in_both(seen(), seen()) == []
 
 
+class ToldExaminer(Examiner):
+    """An examiner whose runs show what they are told to, and whose stage has one target."""
+
+    def __init__(self, *shown: str, lasting: str = "") -> None:
+        """`shown`: the test that fails in each run, empty for none. `lasting`: the one that fails again."""
+        self.without: list[list[str]] = []
+        self._shown = [*shown]
+        self._lasting = lasting
+
+    def _stages(self, *_: object) -> Iterator[tuple[str, list[str]]]:
+        yield "armv5", ["sds"]
+
+    def _check(self, *_: object, chance: Collection[str] = (), **__: object) -> Judgement:
+        self.without.append(sorted(chance))
+        test = self._shown.pop(0)
+        (witness,) = a_finding(identity="", suite="sds").witnesses
+        seen = msgspec.structs.replace(witness, test=test)
+        finding = msgspec.structs.replace(a_finding(identity=f"wrong-result-{test}", suite="sds"), witnesses=[seen])
+        return a_judgement(*([finding] if test else []))
+
+    def _new_findings(self, judgement: Judgement, target: str, suites: list[str]) -> list[NewFinding]:
+        del target, suites
+        return evidence_in(judgement, [])
+
+    def _seen_again(self, *words: Any) -> list[NewFinding]:
+        outcome: MutantOutcome = words[2]
+        return [one for one in outcome.found_by if self._lasting and one.finding.endswith(self._lasting)]
+
+    def ended(self, folder: Path) -> MutantOutcome:
+        """The outcome of a mutant."""
+        return self._checked(an_outcome("drop-1").mutant, folder / "tree", ["armv5"])
+
+
+def test_what_a_failure_by_chance_has_kept_from_running_runs_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the stage's other tests never ran, and the mutant counted as a survivor."""
+    monkeypatch.setattr(examination, "_may_be_entered", lambda *_: True)
+    found = ToldExaminer("test_chance", "test_real", lasting="test_real")
+    assert (found.ended(tmp_path).state, found.without) == ("found", [[], ["test_chance"]])
+    survived = ToldExaminer("test_chance", "")
+    assert (survived.ended(tmp_path).state, survived.without) == ("survived", [[], ["test_chance"]])
+    assert ToldExaminer("test_chance", "").ended(tmp_path).why == "seen once, and not again: wrong-result-test_chance"
+    busy = ToldExaminer(*(f"test_{number}" for number in range(ATTEMPTS)))
+    assert busy.ended(tmp_path).state == "unjudged"
+    assert len(busy.without) == ATTEMPTS
+    assert ToldExaminer("").ended(tmp_path).why == "no suite found it"
+
+
 def test_only_findings_count_that_are_neither_known_nor_the_releases_own() -> None:
     known = msgspec.structs.replace(a_finding(identity="wrong-result-known"), known="listed")
     judgement = a_judgement(a_finding(identity="wrong-result-new"), a_finding(identity="wrong-result-own"), known)
@@ -310,6 +360,28 @@ def test_of_a_mutant_in_several_samples_of_a_release_the_newest_outcome_counts(
     assert "### redis-7.0.15" in recall.suite_rows()
     assert recall.result_rows([9])[0] == "### redis-7.0.15, quick, seed 9, commit c"
     assert sum(line.startswith("###") for line in recall.result_rows()) == 3
+
+
+def test_survivors_are_split_into_those_that_no_test_executes_and_those_that_none_notices(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said = explained(1, 'reason = "nothing reads it"\nsame = true') + explained(2, 'test = "a::b"')
+    said += explained(3, 'test = "a::b"') + explained(4, 'test = "a::b"') + "[[held_back]]\nseed = 1\n"
+    ends = [an_outcome(f"drop-{number}") for number in (1, 2, 3)]
+    reached = [
+        msgspec.structs.replace(one, reached=known) for one, known in zip(ends, (True, True, False), strict=True)
+    ]
+    found = [
+        an_outcome(f"drop-{number}", "found", file=file, found_by="sds") for number, file in ((5, "a.c"), (6, "b.c"))
+    ]
+    found = [msgspec.structs.replace(one, reached=True) for one in found]
+    other = msgspec.structs.replace(an_outcome("drop-4", file="src/a.c"), reached=False)
+    stored(monkeypatch, tmp_path, said, a_document(*reached, *found, other, an_outcome("drop-9", "equivalent")))
+    assert recall.reach_rows()[2:] == [
+        "| redis-7.0.15 | all | all | 6 | 2 | 2 | 1 |",
+        "| redis-7.0.15 | `src/a.c` | `drop` | 1 | 1 | 0 | 0 |",
+        "| redis-7.0.15 | `src/part.c` | `drop` | 3 | 1 | 2 | 1 |",
+    ]
 
 
 def test_an_operators_row_counts_its_mutants_of_all_releases() -> None:

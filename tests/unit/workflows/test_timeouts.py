@@ -20,6 +20,7 @@ from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.processes import process
+from harness.core.processes.scheduling import UsableTime
 from harness.core.processes.timeouts import LARGEST_MULTIPLIER, if_slow
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.judge.merge import join
@@ -434,3 +435,12 @@ def test_a_cell_that_runs_when_the_time_of_the_whole_run_is_over_is_ended_and_sa
     record = cell_process.run_cell(spec, fakes.quiet(), until=time.monotonic() + 0.01)
     assert record.problem == cell_process.OUT_OF_TIME
     assert record.problem_kind == "deadline"
+
+
+def test_a_cell_whose_result_is_no_longer_of_use_is_ended_and_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(UsableTime, "SAMPLE_SECONDS", 0.01)
+    spec = cells.spec_of("sds", tmp_path / "cell", fakes.unemulated(Catalog().targets["armv5"]))
+    record = cell_process.run_cell(spec, fakes.quiet(), needless=lambda: "another failed")
+    assert (record.problem, record.problem_kind) == ("another failed", "absent")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import shutil
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,6 +33,28 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
     from harness.workflows.mutation_testing.generator.mutants import Mutant
     from harness.workflows.workbench import Workbench
+
+
+ATTEMPTS = 3
+"""How often the suites of a stage run, if each time another test fails by chance."""
+
+
+@dataclass
+class _Seen:
+    """What the stages of a mutant have shown so far."""
+
+    ran: list[str] = field(default_factory=list)
+    """The suites of which a test ran."""
+    reached: bool = False
+    unknown: list[str] = field(default_factory=list)
+    """Why a stage has no result."""
+    once: list[str] = field(default_factory=list)
+    """The findings that were not seen again."""
+
+    def add(self, judgement: Judgement, *, reached: bool) -> None:
+        """Add a run."""
+        self.ran += [suite for suite in _suites_run(judgement) if suite not in self.ran]
+        self.reached |= reached
 
 
 class Examiner:
@@ -107,44 +130,57 @@ class Examiner:
 
     def _checked(self, mutant: Mutant, tree: Path, targets: list[str]) -> MutantOutcome:
         """The suites' findings on the targets on which the object code differs."""
-        ran: list[str] = []
-        reached = False
-        unknown: list[str] = []
-        once: list[str] = []
-        for number, (target, suites) in enumerate(self._stages(mutant, targets)):
-            run = tree.parent / f"run-{number}"
+        seen = _Seen()
+        outcome = MutantOutcome(mutant=mutant, state="unjudged", why="", targets=targets)
+        for number, stage in enumerate(self._stages(mutant, targets)):
+            ended = self._staged(outcome, tree, stage, tree.parent / f"run-{number}", seen)
+            if ended is not None:
+                return ended
+        outcome = msgspec.structs.replace(outcome, suites=seen.ran)
+        if seen.unknown:
+            return msgspec.structs.replace(outcome, why="; ".join(seen.unknown))
+        why = "no suite found it" if seen.reached else "no test executes what it changes"
+        if seen.once:
+            why = f"seen once, and not again: {', '.join(seen.once)}"
+        return msgspec.structs.replace(outcome, state="survived", why=why, reached=seen.reached)
+
+    def _staged(
+        self, outcome: MutantOutcome, tree: Path, stage: tuple[str, list[str]], run: Path, seen: _Seen
+    ) -> MutantOutcome | None:
+        """The outcome of a mutant if a stage decides it. A failure by chance ends the stage before all tests have been
+        asked, so the others run without the test that failed.
+        """
+        target, suites = stage
+        chance: set[str] = set()
+        for attempt in range(ATTEMPTS):
+            folder = run / str(attempt)
             try:
-                judgement = self._check(str(tree), [target], suites, run, name=mutant.name)
-                ran += [suite for suite in _suites_run(judgement) if suite not in ran]
-                unentered = run_folder.read_run(run).unentered.get(target)
-                reached |= unentered is None or unentered.may_be_entered
+                judgement = self._check(str(tree), [target], suites, folder, name=outcome.mutant.name, chance=chance)
+                seen.add(judgement, reached=_may_be_entered(folder, target))
                 found = self._new_findings(judgement, target, suites)
-                outcome = MutantOutcome(
-                    mutant=mutant,
-                    state="found",
-                    why="",
-                    targets=targets,
-                    suites=list(ran),
-                    found_by=found,
-                    reached=True,
+                decided = msgspec.structs.replace(
+                    outcome, state="found", suites=list(seen.ran), found_by=found, reached=True
                 )
                 if any(finding.kind == BUILD for finding in judgement.findings):
-                    return msgspec.structs.replace(outcome, state="invalid", why="the server is not built", found_by=[])
-                again = self._seen_again(mutant, tree, outcome, target, judgement) if found else []
+                    why = "the server is not built"
+                    return msgspec.structs.replace(decided, state="invalid", why=why, found_by=[])
+                again = self._seen_again(outcome.mutant, tree, decided, target, judgement) if found else []
             except InconclusiveError as error:
-                unknown.append(error.what)
-                continue
+                seen.unknown.append(error.what)
+                return None
             if again:
                 why = ", ".join(each.finding for each in again)
-                return msgspec.structs.replace(outcome, why=why, found_by=again)
-            once += [evidence.finding for evidence in found]
-            unknown += unknown_cells(judgement)
-        if unknown:
-            return MutantOutcome(mutant=mutant, state="unjudged", why="; ".join(unknown), targets=targets, suites=ran)
-        why = "no suite found it" if reached else "no test executes what it changes"
-        if once:
-            why = f"seen once, and not again: {', '.join(once)}"
-        return MutantOutcome(mutant=mutant, state="survived", why=why, targets=targets, suites=ran, reached=reached)
+                return msgspec.structs.replace(decided, why=why, found_by=again)
+            if not found:
+                seen.unknown += unknown_cells(judgement)
+                return None
+            seen.once += [evidence.finding for evidence in found]
+            failed = failed_in(found, judgement) - chance
+            if not failed:
+                break
+            chance |= failed
+        seen.unknown.append(f"{target}: tests ended at a finding that was not seen again")
+        return None
 
     def _seen_again(
         self, mutant: Mutant, tree: Path, outcome: MutantOutcome, target: str, judgement: Judgement
@@ -188,11 +224,19 @@ class Examiner:
                 yield target, sorted(suites, key=lambda suite: own[suite].seconds)
 
     def _check(
-        self, server: str, targets: list[str], suites: list[str], run: Path, *, name: str, tests: Sequence[str] = ()
+        self,
+        server: str,
+        targets: list[str],
+        suites: list[str],
+        run: Path,
+        *,
+        name: str,
+        tests: Sequence[str] = (),
+        chance: Collection[str] = (),
     ) -> Judgement:
         """Run suites on a mutant until a test fails that does not fail in the release, which must have a baseline.
 
-        `tests`: those that run; empty for all.
+        `tests`: those that run; empty for all. `chance`: those that failed by chance, and do not run.
         """
         own = [cell for target in targets for cell in self.baseline.of(target, suites).values()]
         return self._runs.run(
@@ -201,7 +245,7 @@ class Examiner:
             suites,
             run,
             name=name,
-            without={test for cell in own for test in cell.tests},
+            without={test for cell in own for test in cell.tests} | {*chance},
             tests=tests,
             to_end=False,
         )
@@ -229,6 +273,19 @@ def in_both(first: Sequence[NewFinding], again: Sequence[NewFinding]) -> list[Ne
     """The findings that two runs share; if they share none, those of the second."""
     identities = {each.finding for each in again}
     return [each for each in first if each.finding in identities] or list(again)
+
+
+def failed_in(found: Sequence[NewFinding], judgement: Judgement) -> set[str]:
+    """The tests that saw findings."""
+    identities = {each.finding for each in found}
+    witnesses = [witness for each in judgement.findings if each.id in identities for witness in each.witnesses]
+    return {test for witness in witnesses for test in witness.tests if test}
+
+
+def _may_be_entered(run: Path, target: str) -> bool:
+    """Whether a test of a run may have executed what differs in the machine code."""
+    unentered = run_folder.read_run(run).unentered.get(target)
+    return unentered is None or unentered.may_be_entered
 
 
 def _suites_run(judgement: Judgement) -> list[str]:
