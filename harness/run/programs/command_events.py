@@ -56,7 +56,7 @@ class _EmulatedProgram(NamedTuple):
         first = self._first
         if first is None or self.launch is None or (first.how == "killed" and first.number in fault_log.CRASHES):
             return Opinion.FAILED
-        return opinion(first.process, first.caller, callers, self.launch.words)
+        return opinion(first.process, first.caller, callers, self.launch)
 
     @property
     def is_skipped(self) -> bool:

@@ -19,6 +19,7 @@ from harness.core.errors import ABSENT_FILE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from harness.record.program_launch import ProgramLaunch
     from harness.run.programs.program_callers import Caller
 
 LATER_MS = 1000
@@ -35,17 +36,18 @@ class Opinion(enum.Enum):
     EXPECTED = "one of them succeeded all the same, or reports a test that went as expected"
 
 
-def opinion(process: int, caller: int, callers: Mapping[int, Caller], words: Sequence[str]) -> Opinion:
+def opinion(process: int, caller: int, callers: Mapping[int, Caller], program: ProgramLaunch) -> Opinion:
     """The opinion on a program that failed. `process`, `caller`: its number, and that of what made it, 0 if they are
-    not recorded. `words`: the program and its arguments.
+    not recorded.
     """
+    words: Sequence[str] = program.words
     while (one := callers.get(caller)) is not None:
         for is_driver, told in _DRIVERS:
             if is_driver(one.words):
-                as_expected = told(one, words)
+                as_expected = told(one, words, program)
                 if as_expected is not None:
                     return Opinion.EXPECTED if as_expected else Opinion.FAILED
-        if one.has_succeeded:
+        if one.has_succeeded and _PYTEST_WORKER not in one.words:
             return Opinion.EXPECTED
         if one.last != process and _ended_at_its_last(one, callers):
             return Opinion.SURVIVED
@@ -84,12 +86,12 @@ def _is_automake(words: Sequence[str]) -> bool:
     return _TRS in _options(words)
 
 
-def _of_automake(driver: Caller, words: Sequence[str]) -> bool | None:
+def _of_automake(driver: Caller, words: Sequence[str], program: ProgramLaunch) -> bool | None:
     """What a driver of Automake's interface says of its test (the manual, "API for Custom Test Drivers").
 
     It succeeds whatever the test does, so that without its file nothing was expected.
     """
-    del words
+    del words, program
     options = _options(driver.words)
     named = options[options.index(_TRS) + 1 :][:1]
     text = _written(driver, named[0]) if named else ""
@@ -105,8 +107,9 @@ def _is_ctest(words: Sequence[str]) -> bool:
     return bool(words) and Path(words[0]).name == "ctest"
 
 
-def _of_ctest(driver: Caller, words: Sequence[str]) -> bool | None:
+def _of_ctest(driver: Caller, words: Sequence[str], program: ProgramLaunch) -> bool | None:
     """What CTest's logs say of the tests with this command line: one has the command lines, the other what failed."""
+    del program
     command = "Command: " + " ".join(f'"{word}"' for word in words)
     log, failed = (_written(driver, f"Testing/Temporary/{name}") for name in ("LastTest.log", "LastTestsFailed.log"))
     names = {line.partition(":")[2] for line in failed.splitlines()}
@@ -118,13 +121,61 @@ def _is_meson(words: Sequence[str]) -> bool:
     return "test" in words and any(Path(word).name in {"meson", "meson.py"} for word in words[:2])
 
 
-def _of_meson(driver: Caller, words: Sequence[str]) -> bool | None:
+def _of_meson(driver: Caller, words: Sequence[str], program: ProgramLaunch) -> bool | None:
     """What Meson's log says of the tests with this command line."""
+    del program
     return _agreed(
         test.get("result") in {"OK", "EXPECTEDFAIL", "SKIP"}
         for test in _documents(_written(driver, "meson-logs/testlog.json"))
         if test.get("command") == list(words)
     )
+
+
+def _is_pytest(words: Sequence[str]) -> bool:
+    modules = itertools.pairwise(words)
+    return ("-m", "pytest") in modules or any(Path(word).name in {"pytest", "py.test"} for word in words[:2])
+
+
+def _of_pytest(driver: Caller, words: Sequence[str], program: ProgramLaunch) -> bool | None:
+    """What pytest's cache says of the test that ran a program, which has its name in its environment.
+
+    Nothing if a fixture ran it, on which other tests may depend, or if pytest did not end as it does after failed
+    tests. At such an end it writes the list of all tests, so that a new one shows that the list of failures is new,
+    though pytest-xdist leaves it empty.
+    """
+    del words
+    current = program.environment.get("PYTEST_CURRENT_TEST") or ""
+    test = current.removesuffix(" (call)")
+    if test == current or (driver.how, driver.number) != ("exited", _PYTEST_FAILED):
+        return None
+    for folder in _pytest_folders(driver):
+        is_new = bool(_written(driver, f"{folder}/{_PYTEST_CACHE}/nodeids", from_ms=program.began_ms))
+        failed = _failures(_written(driver, f"{folder}/{_PYTEST_CACHE}/lastfailed"))
+        if is_new and failed and _content(folder / test.partition("::")[0]):
+            return test not in failed
+    return None
+
+
+_PYTEST_CACHE = ".pytest_cache/v/cache"
+_PYTEST_FAILED = 1
+"""The exit status of pytest after tests of which some failed."""
+_PYTEST_WORKER = "import sys;exec(eval(sys.stdin.readline()))"
+"""An argument of the processes that run the tests for pytest-xdist. They succeed, whatever the tests do."""
+
+
+def _pytest_folders(driver: Caller) -> Iterator[Path]:
+    """Where pytest's cache may be: in the folder of its configuration, which is that of a test or one above it."""
+    named = [Path(driver.folder) / word.partition("::")[0] for word in driver.words[1:] if not word.startswith("-")]
+    yield from dict.fromkeys(above for one in (Path(driver.folder), *named) for above in (one, *one.parents))
+
+
+def _failures(text: str) -> frozenset[str]:
+    """The names of tests in pytest's list of failures; none of a text that is no such list."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return frozenset()
+    return frozenset(found) if isinstance(found, dict) else frozenset()
 
 
 def _documents(text: str) -> Iterator[dict[str, object]]:
@@ -143,11 +194,15 @@ def _agreed(answers: Iterator[bool]) -> bool | None:
     return all(known) if known else None
 
 
-def _written(driver: Caller, name: str) -> str:
-    """The content of a file of a driver, relative to its folder; empty if it is gone, or if another one wrote it."""
+def _written(driver: Caller, name: str, *, from_ms: int = 0) -> str:
+    """The content of a file of a driver, relative to its folder; empty if it is gone, or if another one wrote it.
+
+    `from_ms`: the earliest time at which the driver may have written it, in milliseconds since 1970.
+    """
     path = Path(driver.folder) / name
     try:
-        is_own = driver.how and driver.folder and path.stat().st_mtime_ns // 1_000_000 <= driver.ended_ms + LATER_MS
+        written_ms = path.stat().st_mtime_ns // 1_000_000
+        is_own = driver.how and driver.folder and from_ms <= written_ms <= driver.ended_ms + LATER_MS
     except ABSENT_FILE:
         return ""
     return _content(path) if is_own else ""
@@ -161,8 +216,11 @@ def _content(path: Path) -> str:
         return ""
 
 
-_DRIVERS: tuple[tuple[Callable[[Sequence[str]], bool], Callable[[Caller, Sequence[str]], bool | None]], ...] = (
+_DRIVERS: tuple[
+    tuple[Callable[[Sequence[str]], bool], Callable[[Caller, Sequence[str], ProgramLaunch], bool | None]], ...
+] = (
     (_is_automake, _of_automake),
     (_is_ctest, _of_ctest),
     (_is_meson, _of_meson),
+    (_is_pytest, _of_pytest),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -113,4 +114,26 @@ def test_a_test_that_has_to_fail_is_no_finding_beside_one_that_must_not(
     for name, text in files.items():
         (traced_arm.folder / name).write_text(text, "utf-8")
     found, cell = traced_arm.judged("sh", "-c", script)
+    assert (found, cell.verdict) == (["exit-odd_status_1-1"], Verdict.FAIL)
+
+
+PYTEST = """\
+import subprocess
+
+def status(number):
+    return subprocess.run(["./odd", "status", str(number)]).returncode
+
+def test_bad():
+    assert status(1) == 0
+
+def test_expected():
+    assert status(2) == 2
+"""
+
+
+@pytest.mark.parametrize("options", ["", "-n 1"])
+def test_a_status_that_a_test_of_pytest_expects_is_no_finding(traced_arm: TracedRun, options: str) -> None:
+    (traced_arm.folder / "test_status.py").write_text(PYTEST, "utf-8")
+    (traced_arm.folder / "pytest.ini").touch()
+    found, cell = traced_arm.judged("sh", "-c", f"{sys.executable} -m pytest -q {options}")
     assert (found, cell.verdict) == (["exit-odd_status_1-1"], Verdict.FAIL)

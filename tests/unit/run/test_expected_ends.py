@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
+from harness.record.program_launch import ProgramLaunch
 from harness.run.programs.expected_ends import Opinion, opinion
 from harness.run.programs.program_callers import Caller
 
@@ -20,9 +21,22 @@ NOW_MS = 1_700_000_000_000
 Way = Literal["exited", "killed", ""]
 
 
-def is_expected(number: int, callers: dict[int, Caller], words: list[str]) -> bool:
+def launched(words: list[str] = PROGRAM, **environment: str) -> ProgramLaunch:
+    return ProgramLaunch(
+        guest="guest-1",
+        pid=1,
+        began_ms=NOW_MS - 2000,
+        folder="/tree",
+        program=words[0],
+        file=words[0],
+        words=words,
+        environment=dict(environment),
+    )
+
+
+def is_expected(number: int, callers: dict[int, Caller], words: list[str], **environment: str) -> bool:
     """Whether a program that the process with this number made failed as expected."""
-    held = opinion(9, number, callers, words)
+    held = opinion(9, number, callers, launched(words, **environment))
     assert held is not Opinion.SURVIVED
     return held is Opinion.EXPECTED
 
@@ -161,6 +175,69 @@ def test_mesons_log_says_what_came_of_a_test(tmp_path: Path, words: list[str], r
     assert is_expected(1, {1: caller(words, folder=str(tmp_path))}, ["/tree/t", "2"]) is False
 
 
+PYTEST = ["/usr/bin/python3", "-I", "-m", "pytest", "-q", "tests/test_t.py::test_a"]
+WORKER = ["/usr/bin/python3", "-u", "-c", "import sys;exec(eval(sys.stdin.readline()))"]
+CACHE = ".pytest_cache/v/cache/"
+
+
+def in_pytest(folder: Path, test: str, *, words: list[str] = PYTEST, number: int = 1, by: Sequence[str] = ()) -> bool:
+    """Whether a program that a test of pytest runs failed as expected. `by`: a process between them, which succeeds."""
+    driver = caller(words, folder=str(folder), number=number)
+    callers = {1: driver, 2: caller(by or ["sh"], above=1, number=0 if by else 1)}
+    return is_expected(2, callers, PROGRAM, PYTEST_CURRENT_TEST=test)
+
+
+@pytest.mark.parametrize("by", [(), WORKER])
+@pytest.mark.parametrize("words", [PYTEST, ["/usr/bin/python3", "/usr/bin/pytest"], ["pytest", "-q"]])
+@pytest.mark.parametrize("below", [".", "tests"])
+def test_pytests_cache_says_what_came_of_the_test_that_ran_a_program(
+    tmp_path: Path, below: str, words: list[str], by: Sequence[str]
+) -> None:
+    if below != "." and "tests" not in " ".join(words):
+        words = [*words, "tests"]
+    written(tmp_path, f"{below}/t.py", "def a(): ...\n")
+    written(tmp_path, f"{below}/{CACHE}nodeids", "[]", ms=NOW_MS + 20)
+    # It is not written again if the same tests failed before.
+    written(tmp_path, f"{below}/{CACHE}lastfailed", json.dumps({"t.py::b (call)": True}), ms=NOW_MS - 90_000)
+    assert in_pytest(tmp_path, "t.py::a (call)", words=words, by=by) is True
+    assert in_pytest(tmp_path, "t.py::b (call) (call)", words=words, by=by) is False
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        # A fixture, on which other tests may depend.
+        {"test": "t.py::a (setup)"},
+        # A test of another pytest, which this one ran.
+        {"test": "other.py::a (call)"},
+        {"test": ""},
+        # It was interrupted, and may not have written.
+        {"number": 2},
+        # Another run wrote it, before or later.
+        {"nodeids_ms": NOW_MS - 5000},
+        {"nodeids_ms": NOW_MS + 5000},
+        {"failed": "{}"},
+        {"failed": "{"},
+        {"failed": "[1]"},
+    ],
+    ids=str,
+)
+def test_pytest_without_a_record_of_its_own_expected_nothing(tmp_path: Path, change: dict[str, Any]) -> None:
+    def expected(*, test: str = "t.py::a (call)", number: int = 1, **files: Any) -> bool:
+        written(tmp_path, "t.py", "def a(): ...\n")
+        written(tmp_path, f"{CACHE}nodeids", '["t.py::a"]', ms=files.get("nodeids_ms", NOW_MS + 20))
+        written(tmp_path, f"{CACHE}lastfailed", files.get("failed", '{"t.py::b": true}'), ms=NOW_MS)
+        return in_pytest(tmp_path, test, number=number)
+
+    assert expected() is True
+    assert expected(**change) is False
+
+
+def test_a_worker_of_pytest_that_succeeds_expected_nothing(tmp_path: Path) -> None:
+    assert in_pytest(tmp_path, "", by=WORKER) is False
+    assert in_pytest(tmp_path, "", by=["sh", "-c", "./t || true"]) is True
+
+
 def shell(words: Sequence[str], folder: Path, *, last: int = 8, last_status: int = 1, number: int = 1) -> Caller:
     return Caller(
         caller=1,
@@ -181,8 +258,8 @@ def test_a_shell_that_ends_at_a_failure_minded_its_last_program_alone(tmp_path: 
     written(tmp_path, "all", "#!/bin/sh\n. ./more\nset -eu\n./t 1 && die\n")
     written(tmp_path, "of", "#!/bin/sh -e\n")
     above = {1: caller()}
-    assert opinion(7, 2, {**above, 2: shell(words, tmp_path)}, PROGRAM) is Opinion.SURVIVED
-    assert opinion(8, 2, {**above, 2: shell(words, tmp_path)}, PROGRAM) is Opinion.FAILED
+    assert opinion(7, 2, {**above, 2: shell(words, tmp_path)}, launched()) is Opinion.SURVIVED
+    assert opinion(8, 2, {**above, 2: shell(words, tmp_path)}, launched()) is Opinion.FAILED
 
 
 @pytest.mark.parametrize(
@@ -203,10 +280,10 @@ def test_another_shell_may_count_failures(tmp_path: Path, one: dict[str, Any]) -
     written(tmp_path, "all", "set -e\n")
     written(tmp_path, "some", "set -e\nset +e\n")
     written(tmp_path, "plain", "echo set -e\n")
-    assert opinion(7, 2, {1: caller(), 2: shell(**{"folder": tmp_path, **one})}, PROGRAM) is Opinion.FAILED
+    assert opinion(7, 2, {1: caller(), 2: shell(**{"folder": tmp_path, **one})}, launched()) is Opinion.FAILED
 
 
 def test_the_script_of_a_shell_that_changed_its_folder_is_found_from_what_made_it(tmp_path: Path) -> None:
     written(tmp_path, "all", "set -e\n")
     callers = {1: caller(["make"], folder=str(tmp_path)), 2: shell(["sh", "all"], tmp_path / "gone")}
-    assert opinion(7, 2, callers, PROGRAM) is Opinion.SURVIVED
+    assert opinion(7, 2, callers, launched()) is Opinion.SURVIVED
