@@ -34,12 +34,9 @@
  * overtaken others, and then from that of an overtaken one a value that this has yet to change, the fault log names the
  * three instructions.
  * The words early=PC and late=PC allow only this: that the store at the first address overtakes that at the second one,
-<<<<<<< HEAD
- * and those between the two. early-load=PC allows only that the load there returns an old value.
-=======
  * and those between the two. Stores to the stack go to memory at once all the same: those of one job alone would fill the
- * buffer, and the effect of two stores often shows only jobs later.
->>>>>>> order2
+ * buffer, and the effect of two stores often shows only jobs later. early-load=PC allows only that the load there returns
+ * an old value.
  *
  * On x86-64, translated code performs most accesses itself (tcg/i386/tcg-target.c.inc). It calls for loads from places
  * that have marks, for one load of several, so that stores do not wait for ever, and for stores outside the window.
