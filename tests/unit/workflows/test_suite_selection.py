@@ -85,8 +85,8 @@ def test_a_file_partly_tested_by_longer_suites_requires_them_and_the_quick_tier(
 
 def test_a_covered_file_also_requires_the_suites_that_test_a_part_of_it() -> None:
     (change,) = chosen("src/intset.c").changes
-    assert change.suites == ["fuzz", "persistence", "protocol", "units", "selftests"]
-    assert (change.covering, change.partial) == (["fuzz", "persistence", "protocol", "units"], ["selftests"])
+    assert change.suites == ["fuzz", "hashing", "persistence", "protocol", "units", "selftests"]
+    assert (change.covering, change.partial) == (["fuzz", "hashing", "persistence", "protocol", "units"], ["selftests"])
 
 
 def test_suites_that_test_a_part_of_each_file_run_on_one_target_of_a_kind() -> None:
