@@ -94,11 +94,11 @@ def executed(folder: Path, program: Path, seed: int = 1) -> list[Finding]:
     return findings
 
 
-def finding_of(folder: Path) -> tuple[Finding, Reproducer]:
+def finding_of(folder: Path, source: str = SOURCE) -> tuple[Finding, Reproducer]:
     """The finding of the first seed that has one: on a busy machine, a thread may read too late to see an old value."""
     for seed in SEEDS:
         own = folder / f"seed-{seed}"
-        if findings := executed(own, queue("memory_order_relaxed"), seed):
+        if findings := executed(own, queue("memory_order_relaxed", source), seed):
             (found,) = findings
             return found, read_reproducer(str(next((own / "run" / "reproducers").iterdir())))
     pytest.fail(f"no finding with {len(SEEDS)} seeds")
@@ -118,6 +118,13 @@ def test_the_stores_that_the_queue_needs_in_order_are_named_and_replayed(tmp_pat
     )
     again = replay(setup().bench, reproducer, server="")
     assert again.outcome == "reproduced", again
+
+
+def test_two_stores_are_enough_however_much_the_thread_stores_to_its_stack_between_them(tmp_path: Path) -> None:
+    """Threads of servers call functions between two such stores, and each of these saves registers."""
+    pushes = "] = item; for (volatile int pushed = 0; pushed < 100; pushed++);"
+    found, _ = finding_of(tmp_path, SOURCE.replace("] = item;", pushes))
+    assert found.witnesses[0].overtakes[0] == PLACE
 
 
 def test_the_queue_that_releases_its_flag_does_not_fail(tmp_path: Path) -> None:
