@@ -28,9 +28,9 @@ EARLY_LOADS = 50
 SLOWER = 4
 """How many times longer programs may take while their stores wait."""
 
-PAUSES_TO_SEE = 1000
+PAUSES_TO_SEE = 1000, 20000
 """How often a thread pauses while the others make 100,000 stores, instead of 5, so that the log names stores that they
-saw."""
+saw. A small program that fails after some hundred stores has no other time to pause."""
 PAIR_DEPTH = 64
 """How many stores of each thread wait at most if only two may be reordered: all between them wait, too."""
 RESERVED_BYTES = 1 << 39
@@ -119,6 +119,8 @@ def with_evidence(option: str, seed: int, pair: StorePair | None = None) -> str:
     """
     # Threads log more while they pause, and a server that always pauses does little: half of the seeds have the usual
     # pauses. With a pair there are few overtakes, and so few pauses.
-    pauses = f",pauses={PAUSES_TO_SEE}" if pair is not None or seed % 2 else ""
+    often, always = PAUSES_TO_SEE
+    number = always if pair is None and seed % 4 == 3 else often
+    pauses = f",pauses={number}" if pair is not None or seed % 2 else ""
     alone = f",early={pair.early},late={pair.late},depth={PAIR_DEPTH}" if pair is not None else ""
     return f"{option},seed={seed}{pauses}{alone}"

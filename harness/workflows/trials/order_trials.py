@@ -34,9 +34,9 @@ MOST = 10
 TIMES_IN_ORDER = 2
 """How many times as often they run in order at most: those runs are short, and each makes the others say more."""
 MOST_TO_SEE = 4
-"""How many failures are awaited until a log names stores that a thread saw early where the program failed. A test that
-fails at once often leaves none.
-"""
+"""How many failures are awaited until a log names stores that a thread saw early where the program failed."""
+MOST_BLIND = 20
+"""The same while no log names any. A small program that fails at once often leaves none."""
 MOST_PAIRS = 8
 """How many pairs of stores are tried alone, each FEWEST times at most."""
 MOST_SECONDS = 600.0
@@ -132,7 +132,8 @@ class OrderTrials:
         while self._may_run():
             found = self._pairs([*delayed.failed, *seeing.failed])
             is_seen = bool(found) and found[0][0].of_load > 0
-            if not is_seen and len(seeing.failed) < MOST_TO_SEE and seeing.runs < MOST:
+            most_failed, most_runs = (MOST_TO_SEE, MOST) if found else (MOST_BLIND, MOST_BLIND)
+            if not is_seen and len(seeing.failed) < most_failed and seeing.runs < most_runs:
                 self._delayed(seeing, pauses=True)
                 continue
             untried = [pair for _, pair in found[:MOST_PAIRS] if tried[pair] < FEWEST]

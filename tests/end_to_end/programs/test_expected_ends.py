@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -135,5 +136,5 @@ def test_expected():
 def test_a_status_that_a_test_of_pytest_expects_is_no_finding(traced_arm: TracedRun, options: str) -> None:
     (traced_arm.folder / "test_status.py").write_text(PYTEST, "utf-8")
     (traced_arm.folder / "pytest.ini").touch()
-    found, cell = traced_arm.judged("sh", "-c", f"{sys.executable} -m pytest -q {options}")
+    found, cell = traced_arm.judged("sh", "-c", f"{shlex.quote(sys.executable)} -m pytest -q {options}")
     assert (found, cell.verdict) == (["exit-odd_status_1-1"], Verdict.FAIL)

@@ -13,7 +13,7 @@ from harness.judge.opinions.in_order import is_rarer
 from harness.record import cell_events, event_log, fault_log
 from harness.record.run_record import DelayedRun, HostRun
 from harness.workflows.trials import order_trials
-from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_TO_SEE, TIMES_IN_ORDER, OrderTrials
+from harness.workflows.trials.order_trials import FEWEST, MOST, MOST_BLIND, MOST_TO_SEE, TIMES_IN_ORDER, OrderTrials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -234,7 +234,7 @@ def test_only_the_test_that_fails_soonest_runs_with_pairs(tmp_path: Path) -> Non
 
 def test_stores_that_no_log_names_are_not_sought_for_ever(tmp_path: Path) -> None:
     done = trials(tmp_path, Program(seen=()))
-    assert len(done.delayed) == FEWEST + MOST_TO_SEE
+    assert len(done.delayed) == FEWEST + MOST_BLIND
 
 
 def test_a_run_without_a_result_is_the_last(tmp_path: Path) -> None:
